@@ -1,0 +1,38 @@
+# The two commands of the README: `make demo` and `make test`. Each sets up its own environment first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format clean
+
+demo: $(READY)
+	@mkdir -p demo
+	$(BIN)/defocus lens show leica-summilux-35-f1.4
+	$(BIN)/defocus lens draw leica-summilux-35-f1.4 --out demo/layout.png
+	$(BIN)/defocus lens spots leica-summilux-35-f1.4 --out demo/spots.png
+	$(BIN)/defocus lens card leica-summilux-35-f1.4 --out demo/card.png
+	@echo "Look at demo/card.png"
+
+test: $(READY) check
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) demo
+
+# The environment: made anew whenever the pins or the project's requirements change.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("defocus needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

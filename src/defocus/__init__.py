@@ -1,0 +1,33 @@
+"""Defocus: how real photographic lenses blur a scene."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+# Public names and where they live. They are imported on first use: `import defocus` loads nothing heavy.
+_EXPORTS = {
+    "Lens": "lens",
+    "load_lens": "lens",
+    "list_lenses": "lens",
+    "save_lens": "lens",
+    "DefocusError": "errors",
+}
+
+__all__ = ["DefocusError", "Lens", "__version__", "list_lenses", "load_lens", "save_lens"]
+
+if TYPE_CHECKING:
+    from .errors import DefocusError
+    from .lens import Lens, list_lenses, load_lens, save_lens
+
+
+def __getattr__(name: str) -> object:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,68 @@
+"""The command line: one file per group of commands. Heavy modules are imported inside the commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from .. import __version__
+from ..errors import DefocusError
+from .lens import lens_app
+
+app = typer.Typer(
+    name="defocus",
+    help="Simulate how real photographic lenses blur a scene.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(lens_app, name="lens")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"defocus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Simulate how real photographic lenses blur a scene."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `defocus` command. Wrong use ends with exit code 2 and one line that helps."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""
+    command = typer.main.get_command(app)
+    try:
+        return int(command.main(list(arguments), prog_name="defocus", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        message = error.ctx.get_help() if error.ctx else ""
+        typer.echo(message, err=True)
+        return 2
+    except click.UsageError as error:
+        message = f"{error.format_message()} See '{error.ctx.command_path if error.ctx else 'defocus'} --help'."
+    except click.ClickException as error:
+        message = error.format_message()
+    except DefocusError as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        typer.echo("defocus: stopped", err=True)
+        return 130
+    typer.echo(f"defocus: {' '.join(message.split())}", err=True)
+    return 2
+
+
+__all__ = ["app", "main", "run"]

@@ -1,0 +1,67 @@
+"""The errors that defocus raises on purpose.
+
+Each message names the file, the surface or field, the number that was wrong, and what to do about it. Anything
+else that escapes is a bug.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DefocusError(Exception):
+    """Base of every error that defocus raises on purpose."""
+
+
+class LensFileError(DefocusError):
+    """A lens file that cannot be read.
+
+    `surface` is the surface's number as the file itself counts it; `line` counts from 1.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        surface: int | None = None,
+        line: int | None = None,
+    ) -> None:
+        self.message, self.file, self.surface, self.line = message, file, surface, line
+        where = [str(file)] if file is not None else []
+        if line is not None:
+            where.append(f"line {line}")
+        if surface is not None:
+            where.append(f"surface {surface}")
+        super().__init__(f"{', '.join(where)}: {message}" if where else message)
+
+
+class UnsupportedLensError(LensFileError):
+    """A well-formed lens file that holds something we do not simulate (mirrors, tilts, gratings, free forms)."""
+
+
+class UnknownGlassError(LensFileError):
+    """A glass that no catalogue holds."""
+
+
+class LensError(DefocusError):
+    """A prescription that cannot be a lens: numbers out of range, no stop, an unknown state."""
+
+
+class UnknownLensError(LensError):
+    """A name that is neither a built-in lens nor a file."""
+
+
+class TraceError(DefocusError):
+    """A lens that cannot image the point it was asked for."""
+
+
+class WavelengthError(DefocusError):
+    """A wavelength outside the range over which a medium's dispersion is known."""
+
+
+class MissingExtraError(DefocusError):
+    """An optional part of defocus that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'defocus[{extra}]'")

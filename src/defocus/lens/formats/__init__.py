@@ -1,0 +1,105 @@
+"""Lens files: Zemax, CODE V, Optical Bench text and our own JSON are read; JSON and Zemax are written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ...errors import LensError, LensFileError
+from ...glass import Medium
+from ..prescription import Lens
+from .assemble import FallbackGlass
+from .codev_lens import read_codev
+from .json_format import read_json
+from .json_write import json_text
+from .opticalbench import read_opticalbench
+from .text import decode, read_bytes
+from .zemax_lens import read_zemax
+from .zemax_write import zemax_text
+
+__all__ = ["LENS_SUFFIXES", "read_lens", "write_lens"]
+
+_Reader = Callable[[str, "str | Path", "FallbackGlass | None"], Lens]
+_FORMATS: dict[str, tuple[str, _Reader]] = {
+    ".zmx": ("a Zemax file", read_zemax),
+    ".seq": ("a CODE V sequence file", read_codev),
+    ".txt": ("an Optical Bench file", read_opticalbench),
+    ".json": ("JSON", read_json),
+}
+LENS_SUFFIXES = tuple(_FORMATS)
+_SNIFFED_LINES = 20_000
+
+
+def read_lens(path: str | Path, *, fallback_glass: Medium | Callable[[str], Medium] | None = None) -> Lens:
+    """Read a lens file; its content decides on the format, its name only if the content does not tell.
+
+    `fallback_glass` (a medium, or a function from a glass name to one) replaces glasses that no catalogue
+    holds; without it they raise UnknownGlassError. Every failure is a LensFileError. The lens's `notes`
+    say what had to be decided.
+    """
+    return parse_lens(read_bytes(path), path, fallback_glass=fallback_glass)
+
+
+def parse_lens(data: bytes, file: str | Path, *, fallback_glass: FallbackGlass | None = None) -> Lens:
+    """The lens in the bytes of a file; `file` names it in messages."""
+    text = decode(data, file)
+    suffix = Path(file).suffix.lower()
+    found = _sniff(text)
+    if found is None and suffix not in _FORMATS:
+        kinds = ", ".join(kind for kind, _ in _FORMATS.values())
+        raise LensFileError(f"no lens in a known format; known are {kinds}", file=file)
+    kind, reader = _FORMATS[found or suffix]
+    lens = reader(text, file, fallback_glass)
+    if found is not None and suffix in _FORMATS and found != suffix:
+        return replace(lens, notes=(f"named {suffix}, but it is {kind}", *lens.notes))
+    return lens
+
+
+def _sniff(text: str) -> str | None:
+    """The suffix that fits the content, or None."""
+    start = text.lstrip()
+    if start.startswith("{"):
+        return ".json"
+    keywords = set()
+    for line in start.split("\n", _SNIFFED_LINES)[:_SNIFFED_LINES]:
+        words = line.split(None, 1)
+        if words:
+            keywords.add(words[0].rstrip(";").upper())
+            if words[0].startswith("[") and line.strip().lower() in ("[lens data]", "[variable distances]"):
+                return ".txt"
+    if "SURF" in keywords and keywords & {"UNIT", "MODE", "CURV", "DISZ"}:
+        return ".zmx"
+    if "SO" in keywords and keywords & {"S", "S1"}:
+        return ".seq"
+    return None
+
+
+def write_lens(lens: Lens, path: str | Path) -> None:
+    """Write a lens as .json or .zmx, as the path's suffix says; reading it back gives an equal lens.
+
+    A state is written as what differs from the lens; a .zmx file that cannot hold the lens raises LensError.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".json":
+        data = json_text(lens).encode("utf-8")
+    elif suffix == ".zmx":
+        text = zemax_text(lens).replace("\n", "\r\n")
+        data = text.encode("ascii") if text.isascii() else b"\xff\xfe" + text.encode("utf-16-le")
+    else:
+        raise LensError(f"{path}: lenses are written as .json or .zmx, not as {suffix or 'a file without suffix'}")
+    _write(Path(path), data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All or nothing: a failed write leaves no half file."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise LensError(f"{path}: cannot be written: {error.strerror}") from error

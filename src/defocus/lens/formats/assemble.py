@@ -1,0 +1,216 @@
+"""What every reader does last: glass names become media, the parts become a Lens, failures name the file."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ...errors import LensError, LensFileError, UnknownGlassError
+from ...glass import AIR, Medium, constant_index, find_glass, model_glass, parse_glass_code, tabulated_glass
+from ..prescription import D_LINE_NM, Aperture, Lens, State, Surface
+
+FallbackGlass = Medium | Callable[[str], Medium]
+
+MAX_NOTES = 100
+
+
+@dataclass
+class Notes:
+    """What a reader decided, for the user to see."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        if text not in self.lines and len(self.lines) < MAX_NOTES:
+            self.lines.append(text)
+
+
+@dataclass
+class Media:
+    """Makes the media of one file; substitutions are noted, unknown glasses refused without a fallback."""
+
+    file: str | Path
+    notes: Notes
+    fallback: FallbackGlass | None = None
+    preferred: Sequence[str] = ()  # catalogues that the file itself names
+
+    def knows(self, name: str, catalogue: str | None = None) -> bool:
+        """Whether a catalogue (this one, or any) holds the glass."""
+        try:
+            find_glass(name, catalogue=catalogue, preferred=tuple(self.preferred))
+        except (UnknownGlassError, LensError):
+            return False
+        return True
+
+    def named(self, name: str, surface: int, *, catalogue: str | None = None, line: int | None = None) -> Medium:
+        """A glass of a catalogue."""
+        try:
+            medium = find_glass(name, catalogue=catalogue, preferred=tuple(self.preferred))
+        except (UnknownGlassError, LensError) as error:
+            if self.fallback is None:
+                text = getattr(error, "message", None) or str(error)
+                raise UnknownGlassError(
+                    f"{text}; give a fallback glass to read the file all the same",
+                    file=self.file,
+                    surface=surface,
+                    line=line,
+                ) from error
+            medium = self.fallback(name) if callable(self.fallback) else self.fallback
+            self.notes.add(f"surface {surface}: unknown glass {name} replaced by {medium.name}")
+            return medium
+        if medium.note:
+            told = medium.note.upper().startswith(name.upper())
+            self.notes.add(f"surface {surface}: {medium.note if told else f'glass {name}: {medium.note}'}")
+        return medium
+
+    def code(self, text: str, surface: int, *, line: int | None = None) -> Medium | None:
+        """The model glass of a code such as 517000.642000, or None for anything else."""
+        try:
+            medium = parse_glass_code(text)
+        except LensError as error:
+            raise LensFileError(str(error), file=self.file, surface=surface, line=line) from error
+        return None if medium is None else self.model(medium.nd, medium.vd, surface, line=line)
+
+    def model(self, nd: float, vd: float | None, surface: int, *, line: int | None = None) -> Medium:
+        """A glass given by its index at the d line and its Abbe number; without it the index is constant."""
+        if nd == 1.0:
+            return AIR
+        return self._made(lambda: model_glass(nd, vd) if vd else constant_index(nd), surface, line)
+
+    def constant(self, nd: float, name: str, surface: int, *, line: int | None = None) -> Medium:
+        """A named medium without dispersion."""
+        return self._made(lambda: constant_index(nd, name), surface, line)
+
+    def table(
+        self,
+        name: str,
+        wavelengths_nm: Sequence[float],
+        indices: Sequence[float],
+        surface: int,
+        *,
+        line: int | None = None,
+    ) -> Medium:
+        """A glass given by its indices."""
+        return self._made(lambda: tabulated_glass(name, wavelengths_nm, indices), surface, line)
+
+    def _made(self, make: Callable[[], Medium], surface: int, line: int | None) -> Medium:
+        try:
+            return make()
+        except LensError as error:
+            raise LensFileError(str(error), file=self.file, surface=surface, line=line) from error
+
+
+def make_lens(file: str | Path, numbers: Sequence[int], notes: Notes, *, name: str, **parts: Any) -> Lens:
+    """The lens; what the data model refuses becomes a LensFileError that counts surfaces as the file does.
+
+    `numbers` holds the file's number of each surface of the lens.
+    """
+    name = name or Path(file).stem
+    try:
+        return Lens(name=name, notes=tuple(notes.lines), source=str(file), **parts)
+    except LensError as error:
+        text, surface = str(error), None
+        head, found, rest = text.removeprefix(name).partition(": ")
+        if found and head.startswith(", surface "):
+            surface, text = numbers[int(head.removeprefix(", surface "))], rest
+        elif found and not head:
+            text = rest
+        raise LensFileError(text, file=file, surface=surface) from error
+
+
+def check_glass(medium: Medium, surface: int) -> Literal["air", "model", "constant", "table", "catalogue"]:
+    """How a medium is written so that reading gives it back; raises LensError if there is no way."""
+    nd, vd, name, c = medium.nd, medium.vd, medium.name, medium.coefficients
+    with contextlib.suppress(LensError, UnknownGlassError):
+        if medium == AIR:
+            return "air"
+        if medium.catalogue in ("model", "constant") and medium == (model_glass(nd, vd) if vd else constant_index(nd)):
+            return "model"
+        if medium.catalogue == "constant" and medium == constant_index(nd, name):
+            return "constant"
+        if medium.catalogue == "table" and len(c) == 1 and medium == tabulated_glass(name, [D_LINE_NM], c):
+            return "table"
+        if medium.catalogue == "table" and medium == tabulated_glass(name, c[0::2], c[1::2]):
+            return "table"
+        if medium == find_glass(name, catalogue=medium.catalogue):
+            return "catalogue"
+    raise LensError(f"surface {surface}: the medium {name!r} ({medium.catalogue}) cannot be written to a lens file")
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind those that occur more than once."""
+    used: set[str] = set()
+    result = []
+    for name in names:
+        unique, count = name, 1
+        while unique in used:
+            count += 1
+            unique = f"{name} ({count})"
+        used.add(unique)
+        result.append(unique)
+    return result
+
+
+def reduced(state: State, lens: Lens) -> State:
+    """The state without what it has in common with the lens itself."""
+    surfaces = lens.surfaces
+
+    def differing(values: tuple[tuple[int, float], ...], attribute: str) -> tuple[tuple[int, float], ...]:
+        return tuple(sorted((i, v) for i, v in values if v != getattr(surfaces[i], attribute)))
+
+    return replace(
+        state,
+        thickness=differing(state.thickness, "thickness"),
+        semi_diameter=differing(state.semi_diameter, "semi_diameter"),
+        object_distance=None if state.object_distance == lens.object_distance else state.object_distance,
+        aperture=None if state.aperture == lens.aperture else state.aperture,
+        field=None if state.field == lens.field else state.field,
+        image_radius=None if state.image_radius == lens.image_radius else state.image_radius,
+    )
+
+
+def with_states(lens: Lens, states: Sequence[State], file: str | Path) -> Lens:
+    """The lens with these states; names that occur twice get a number."""
+    names = distinct([s.name for s in states])
+    try:
+        full = replace(
+            lens, states=tuple(reduced(replace(s, name=n), lens) for s, n in zip(states, names, strict=True))
+        )
+    except LensError as error:
+        raise LensFileError(str(error), file=file) from error
+    check_states(full, file)
+    return full
+
+
+def check_states(lens: Lens, file: str | Path) -> None:
+    """Refuse a state in which the lens is none."""
+    for i, state in enumerate(lens.states):
+        try:
+            lens.in_state(i)
+        except LensError as error:
+            raise LensFileError(f"state {state.name!r}: {error}", file=file) from error
+
+
+def leading_dummies(
+    surfaces: Sequence[Surface], before: Medium, stop: int, *, keep: Set[int], file: str | Path, notes: Notes
+) -> int:
+    """How many surfaces in front do nothing: no change of medium, not the stop, none of `keep`."""
+    for i, s in enumerate(surfaces):
+        if s.medium != before or i == stop or i in keep:
+            if i:
+                notes.add(f"dummy surfaces in front of the lens left out: {i}")
+            break
+    else:
+        i = len(surfaces)
+    if all(s.medium == before for s in surfaces[i:]):
+        raise LensFileError("no surface refracts light: not a lens", file=file)
+    return i
+
+
+def stop_aperture(radius: float | None) -> Aperture | None:
+    """An aperture given by the stop's size, if it is known."""
+    return Aperture("stop_radius", radius) if radius is not None and 0.0 < radius < math.inf else None

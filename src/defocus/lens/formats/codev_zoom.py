@@ -1,0 +1,132 @@
+"""The aperture of a .seq file, and its zoom positions as states of the lens."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from ...errors import UnsupportedLensError
+from ..prescription import Aperture, Lens, State
+from .codev import CodeVFile, Command
+from .first_order import Geometry, index_of, object_na_from_working_f_number
+from .text import INFINITY_MM, clean, to_float, to_int
+
+APERTURES = ("EPD", "FNO", "NA", "NAO")
+
+
+def values_of(parts: CodeVFile, command: Command) -> list[float]:
+    """The numbers of a command, at least one."""
+    values = [to_float(w.text) for w in command.words]
+    if not values or any(v is None for v in values):
+        raise parts.error(f"{command.keyword}: expected numbers", line=command.line)
+    return [v for v in values if v is not None]
+
+
+def object_distance_of(parts: CodeVFile, word: str, unit: float) -> float:
+    """Thickness of SO in mm."""
+    if word.lower() in ("inf", "infinity"):
+        return math.inf
+    value = to_float(word)
+    if value is None:
+        raise parts.error(f"SO: {clean(word, 40)!r} is not a number", surface=0)
+    return math.inf if value * unit >= INFINITY_MM else value * unit
+
+
+def system_aperture(
+    parts: CodeVFile, geometry: Geometry, unit: float, given: tuple[str, float] | None = None
+) -> Aperture:
+    """EPD, FNO and NA (both paraxial, at the used conjugates) or NAO; `given` is that of a zoom position."""
+    keyword = given[0] if given else next((k for k in APERTURES if k in parts.system), None)
+    if keyword is None:
+        raise parts.error(f"no aperture; expected one of {', '.join(APERTURES)}")
+    value = given[1] if given else values_of(parts, parts.system[keyword])[0]
+    if not value > 0.0:
+        raise parts.error(f"{keyword} {value:g}; expected a positive number")
+    infinite = math.isinf(geometry.object_distance)
+    if keyword == "EPD":
+        return Aperture("entrance_pupil_diameter", value * unit)
+    if keyword == "NAO":
+        if infinite:
+            raise parts.error("NAO: an object-space aperture, but the object is at infinity")
+        return Aperture("object_na", value)
+    if keyword == "NA":
+        n = index_of(geometry.surfaces[-1].medium, geometry.wavelength_nm)
+        if value >= n:
+            raise parts.error(f"NA {value:g} is not below the refractive index of image space, {n:g}")
+        value = 1.0 / (2.0 * n * math.tan(math.asin(value / n)))
+    if infinite:
+        return Aperture("f_number", value)
+    na = object_na_from_working_f_number(geometry, value)
+    if na is None:
+        raise parts.error(f"{keyword}: the lens makes no image of its object")
+    return Aperture("object_na", na)
+
+
+@dataclass
+class Zoom:
+    """What ZOO commands change: one value for each position."""
+
+    thickness: dict[int, list[float]] = field(default_factory=dict)  # surface → mm
+    image_shift: list[float] | None = None  # mm
+    object_distance: list[float] | None = None  # mm
+    aperture: tuple[str, list[float]] | None = None
+
+    def states(self, parts: CodeVFile, lens: Lens, numbers: list[int], unit: float, defocus: float) -> list[State]:
+        """One state for each position; `defocus` is the image shift that the lens already holds."""
+        if parts.zooms == 1:
+            return []
+        states = []
+        for k in range(parts.zooms):
+            thickness = {numbers.index(n): values[k] for n, values in self.thickness.items()}
+            last = len(lens.surfaces) - 1
+            shift = defocus if self.image_shift is None else self.image_shift[k]
+            thickness[last] = thickness.get(last, lens.surfaces[last].thickness - defocus) + shift
+            distance = lens.object_distance if self.object_distance is None else self.object_distance[k]
+            geometry = Geometry(
+                [replace(s, thickness=thickness.get(i, s.thickness)) for i, s in enumerate(lens.surfaces)],
+                distance,
+                lens.object_medium,
+                lens.wavelengths_nm[lens.primary_wavelength],
+            )
+            given = (self.aperture[0], self.aperture[1][k]) if self.aperture else None
+            states.append(
+                State(
+                    name=f"zoom {k + 1}",
+                    thickness=tuple(sorted(thickness.items())),
+                    object_distance=distance,
+                    aperture=system_aperture(parts, geometry, unit, given),
+                )
+            )
+        return states
+
+
+def read_zoom(parts: CodeVFile, unit: float) -> Zoom:
+    """ZOO THI Sk and ZOO EPD, FNO, NA or NAO; anything else that changes is refused."""
+    zoom = Zoom()
+    for command in parts.zoomed:
+        what = command.words[0].text.upper() if command.words else ""
+        words = command.words[1:]
+        target = words[0].text.upper() if what == "THI" and words else ""
+        if what not in ("THI", *APERTURES) or (
+            what == "THI" and target not in ("SO", "SI") and not target[1:].isdigit()
+        ):
+            raise UnsupportedLensError(
+                f"ZOO {clean(what, 20)}: only distances (ZOO THI Sk) and the aperture may change",
+                file=parts.file,
+                line=command.line,
+            )
+        values = values_of(parts, command._replace(words=words[1:] if what == "THI" else words))
+        if len(values) != parts.zooms:
+            raise parts.error(f"ZOO {what}: {len(values)} values for {parts.zooms} positions", line=command.line)
+        if what != "THI":
+            zoom.aperture = (what, values)
+        elif target == "SI":
+            zoom.image_shift = [v * unit for v in values]
+        elif target in ("SO", "S0"):
+            zoom.object_distance = [object_distance_of(parts, repr(v), unit) for v in values]
+        else:
+            number = to_int(target[1:])
+            if number is None or not 1 <= number < len(parts.surfaces):
+                raise parts.error(f"ZOO THI {clean(target, 20)}: there is no such surface", line=command.line)
+            zoom.thickness[number] = [v * unit for v in values]
+    return zoom

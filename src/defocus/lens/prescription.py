@@ -1,0 +1,218 @@
+"""The lens: one immutable value that every reader makes and every computation takes.
+
+Lengths are in millimetres. Light travels along +z; a radius is positive when the centre of curvature lies at +z.
+The sag of a surface is
+
+    z(r) = c r² / (1 + √(1 − (1 + κ) c² r²)) + Σ_p a_p r^p
+
+with c = 1/radius, κ the conic constant and a_p the coefficient of r^p in mm^(1−p). Surfaces are counted from 0, the
+first one that the light meets; the object and the image plane are not surfaces. The last thickness leads to the
+image plane.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from ..errors import LensError
+from ..glass import AIR, Medium
+
+D_LINE_NM = 587.5618
+F_LINE_NM = 486.1327
+C_LINE_NM = 656.2725
+
+ApertureKind = Literal["stop_radius", "entrance_pupil_diameter", "f_number", "object_na"]
+FieldKind = Literal["angle_deg", "object_height", "paraxial_image_height", "real_image_height"]
+
+MAX_SURFACES = 200
+MAX_LENGTH = 1e6  # mm; no distance inside a lens is a kilometre
+MIN_RADIUS = 1e-3  # mm
+MAX_POWER = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """A rotationally symmetric refracting surface and the space behind it."""
+
+    radius: float = math.inf  # mm; inf: plane
+    thickness: float = 0.0  # mm to the next surface, for the last one to the image plane
+    medium: Medium = AIR  # behind the surface
+    semi_diameter: float | None = None  # mm; radius of the clear aperture, None: not known
+    conic: float = 0.0
+    aspheric: tuple[tuple[int, float], ...] = ()  # (power, coefficient in mm^(1 − power)), ascending powers
+    label: str = ""
+
+    @property
+    def curvature(self) -> float:
+        """1/mm."""
+        return 1.0 / self.radius
+
+    @property
+    def is_aspheric(self) -> bool:
+        """Whether the surface is anything but a sphere or a plane."""
+        return bool(self.aspheric) or (self.conic != 0.0 and math.isfinite(self.radius))
+
+
+@dataclass(frozen=True, slots=True)
+class Aperture:
+    """What fixes the size of the axial beam.
+
+    `stop_radius` in mm, `entrance_pupil_diameter` in mm (paraxial), `f_number` (EFL over entrance pupil diameter,
+    for an object at infinity), `object_na` (n sin of the axial marginal ray's angle in object space).
+    """
+
+    kind: ApertureKind
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Field points (x, y): degrees for `angle_deg`, mm for the others."""
+
+    kind: FieldKind
+    points: tuple[tuple[float, float], ...]
+
+    @property
+    def radius(self) -> float:
+        """Largest distance of a field point from the axis, in the field's unit."""
+        return max((math.hypot(*p) for p in self.points), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A named position of the lens (a focus distance, a zoom setting): what differs from the prescription."""
+
+    name: str
+    thickness: tuple[tuple[int, float], ...] = ()  # (surface, mm)
+    semi_diameter: tuple[tuple[int, float], ...] = ()  # (surface, mm)
+    object_distance: float | None = None  # mm from the first surface
+    aperture: Aperture | None = None
+    field: Field | None = None
+    image_radius: float | None = None  # mm
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """A photographic lens prescription."""
+
+    name: str
+    surfaces: tuple[Surface, ...]
+    stop: int  # index of the stop's surface
+    aperture: Aperture
+    field: Field | None = None
+    image_radius: float | None = None  # mm; half diagonal of the image, None: follows from the field
+    object_distance: float = math.inf  # mm from the object to the first surface
+    object_medium: Medium = AIR
+    wavelengths_nm: tuple[float, ...] = (C_LINE_NM, D_LINE_NM, F_LINE_NM)
+    primary_wavelength: int = 1  # index into wavelengths_nm
+    states: tuple[State, ...] = ()
+    patent: str = ""
+    image_format: str = ""  # "135-full-frame", "aps-c", ...
+    notes: tuple[str, ...] = dataclasses.field(
+        default=(), compare=False
+    )  # what the reader had to decide, for the user to see
+    source: str = dataclasses.field(default="", compare=False)  # the file it came from
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def index_d(self) -> tuple[float, ...]:
+        """Refractive indices at the d line: object space, then behind each surface."""
+        return (self.object_medium.nd, *(s.medium.nd for s in self.surfaces))
+
+    @property
+    def has_clear_apertures(self) -> bool:
+        """Whether every surface has a semi-diameter."""
+        return all(s.semi_diameter is not None for s in self.surfaces)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.states)
+
+    def in_state(self, name: str | int) -> Lens:
+        """The lens in one of its states, by name or by number from 0; the result has no states of its own."""
+        match = [s for i, s in enumerate(self.states) if name in (s.name, i, str(i))]
+        by_name = [s for s in match if s.name == name]
+        if not match:
+            known = ", ".join(repr(s.name) for s in self.states) or "none"
+            raise LensError(f"{self.name!r} has no state {name!r}; its states: {known}")
+        state = (by_name or match)[0]
+        thickness, semi = dict(state.thickness), dict(state.semi_diameter)
+        surfaces = tuple(
+            replace(s, thickness=thickness.get(i, s.thickness), semi_diameter=semi.get(i, s.semi_diameter))
+            for i, s in enumerate(self.surfaces)
+        )
+        return replace(
+            self,
+            name=f"{self.name} @ {state.name}",
+            surfaces=surfaces,
+            aperture=state.aperture or self.aperture,
+            field=state.field or self.field,
+            image_radius=self.image_radius if state.image_radius is None else state.image_radius,
+            object_distance=self.object_distance if state.object_distance is None else state.object_distance,
+            states=(),
+        )
+
+    def with_semi_diameters(self, semi_diameters: Mapping[int, float]) -> Lens:
+        """The lens with some clear apertures replaced: surface number → mm."""
+        surfaces = tuple(
+            replace(s, semi_diameter=semi_diameters.get(i, s.semi_diameter)) for i, s in enumerate(self.surfaces)
+        )
+        return replace(self, surfaces=surfaces)
+
+
+def _check(lens: Lens) -> None:
+    """Refuse numbers that no lens has; the message names the surface."""
+
+    def require(holds: bool, text: str, surface: int | None = None) -> None:
+        if not holds:
+            at = f", surface {surface}" if surface is not None else ""
+            raise LensError(f"{lens.name or 'lens'}{at}: {text}")
+
+    count = len(lens.surfaces)
+    require(1 <= count <= MAX_SURFACES, f"{count} surfaces; expected 1 to {MAX_SURFACES}")
+    require(0 <= lens.stop < count, f"the stop is surface {lens.stop}, but the surfaces are 0 to {count - 1}")
+    for i, surface in enumerate(lens.surfaces):
+        _check_surface(surface, lambda holds, text, i=i: require(holds, text, i))  # type: ignore[misc]
+    require(lens.object_distance > 0, f"object distance {lens.object_distance} mm; expected more than 0, or inf")
+    radius = lens.image_radius
+    require(radius is None or 0 < radius <= MAX_LENGTH, f"image radius {radius} mm; expected a positive number")
+    _check_aperture(lens, require)
+    waves = lens.wavelengths_nm
+    require(bool(waves) and all(100.0 <= w <= 20000.0 for w in waves), f"wavelengths {waves} nm; expected 100 to 20000")
+    require(0 <= lens.primary_wavelength < len(waves), f"primary wavelength {lens.primary_wavelength} of {len(waves)}")
+    points = lens.field.points if lens.field else ()
+    require(all(math.isfinite(v) for p in points for v in p), "a field point is not finite")
+    for state in lens.states:
+        for i, value in (*state.thickness, *state.semi_diameter):
+            require(0 <= i < count and math.isfinite(value), f"state {state.name!r} sets surface {i} to {value}")
+    require(len(set(lens.state_names)) == len(lens.states), f"state names must differ: {lens.state_names}")
+
+
+def _check_surface(s: Surface, require: Callable[[bool, str], None]) -> None:
+    require(abs(s.radius) >= MIN_RADIUS, f"radius {s.radius} mm; expected at least {MIN_RADIUS} mm in size, or inf")
+    require(abs(s.thickness) <= MAX_LENGTH, f"thickness {s.thickness} mm; expected at most {MAX_LENGTH:g} mm")
+    semi = s.semi_diameter
+    require(semi is None or 0 < semi <= MAX_LENGTH, f"semi-diameter {semi} mm; expected a positive number")
+    require(abs(s.conic) <= 1e6, f"conic constant {s.conic}; expected a finite number below 1e6 in size")
+    for power, coefficient in s.aspheric:
+        require(2 <= power <= MAX_POWER, f"aspheric term r^{power}; supported are r^2 to r^{MAX_POWER}")
+        require(math.isfinite(coefficient), f"aspheric coefficient of r^{power} is {coefficient}")
+    powers = [p for p, _ in s.aspheric]
+    require(powers == sorted(set(powers)), "aspheric terms must have distinct, ascending powers")
+    require(1.0 <= s.medium.nd <= 5.0, f"refractive index {s.medium.nd} at the d line; expected 1 to 5")
+
+
+def _check_aperture(lens: Lens, require: Callable[[bool, str], None]) -> None:
+    kind, value = lens.aperture.kind, lens.aperture.value
+    require(kind in get_args(ApertureKind), f"unknown kind of aperture {kind!r}")
+    require(0 < value <= MAX_LENGTH, f"aperture {kind} = {value}; expected a positive number")
+    if kind == "object_na":
+        require(math.isfinite(lens.object_distance), "an object-space NA needs a finite object distance")
+        index = lens.object_medium.nd
+        require(value < index, f"object-space NA {value} is not below the index {index}")

@@ -1,0 +1,58 @@
+"""Where a bundle of rays comes together, and how well: best focus, spot size, wavefront about the focus.
+
+`passes` masks the rays that count; they all weigh the same.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from .trace import Trace, to_plane
+
+
+def _mean(values: Float[Array, "*more rays"], passes: Bool[Array, " rays"]) -> Float[Array, "*more"]:
+    return jnp.sum(jnp.where(passes, values, 0.0), axis=-1) / jnp.maximum(jnp.sum(passes), 1)
+
+
+def best_focus(traced: Trace) -> Float[Array, ""]:
+    """z (mm, in the image plane's frame) of the plane on which the rays' RMS distance from their centroid is least."""
+    passes = traced.passes
+    slope = traced.direction[:2] / traced.direction[2]
+    at_zero = to_plane(traced)
+    slope = slope - _mean(slope, passes)[:, None]
+    offset = at_zero - _mean(at_zero, passes)[:, None]
+    across = jnp.sum(_mean(slope * offset, passes))
+    along = jnp.sum(_mean(slope * slope, passes))
+    return -across / jnp.where(along > 0.0, along, 1.0)
+
+
+def rms_spot(traced: Trace, z: Float[Array, ""] | float = 0.0) -> Float[Array, ""]:
+    """RMS distance (mm) of the rays from their centroid on the plane at z (mm)."""
+    passes = traced.passes
+    at = to_plane(traced, z)
+    offset = at - _mean(at, passes)[:, None]
+    square = jnp.sum(_mean(offset**2, passes))
+    return jnp.sqrt(jnp.where(square > 0.0, square, 1.0)) * (square > 0.0)
+
+
+def meeting_point(traced: Trace) -> Float[Array, 3]:
+    """The point (mm, in the image plane's frame) whose summed squared distance from the rays is least."""
+    s, passes = traced.direction, traced.passes
+    across = jnp.eye(3)[:, :, None] - s[:, None, :] * s[None, :, :]
+    return jnp.linalg.solve(_mean(across, passes), _mean(jnp.einsum("ijr,jr->ir", across, traced.position), passes))
+
+
+def optical_path_differences(
+    traced: Trace, focus: Float[Array, 3], image_index: Float[Array, ""]
+) -> Float[Array, " rays"]:
+    """W = L + n s·(F − p) in mm, about its mean: the optical path of each ray to the plane through F normal to it."""
+    w = traced.path + image_index * jnp.sum(traced.direction * (focus[:, None] - traced.position), axis=0)
+    return w - _mean(w, traced.passes)
+
+
+def path_range(traced: Trace, image_index: Float[Array, ""]) -> Float[Array, ""]:
+    """Largest minus smallest optical path difference (mm) of the rays that pass, about their meeting point."""
+    w = optical_path_differences(traced, meeting_point(traced), image_index)
+    passes = traced.passes
+    return jnp.max(jnp.where(passes, w, -jnp.inf)) - jnp.min(jnp.where(passes, w, jnp.inf))

@@ -1,0 +1,253 @@
+"""Which rays of a field point get through the lens.
+
+The chief ray is found from the inside out. A ray through the centre of the stop is one number, p = n·sin(angle): it is
+traced forwards to the image and backwards to the object, and p is chosen so that it lands on the wanted image height
+or leaves at the wanted field angle. Nothing has to be aimed, so fisheyes and strongly aberrated pupils work like any
+other lens, and a height that no ray reaches is known to be one.
+
+Everything here works in the meridional plane of +y images; the field's azimuth is a rotation that the caller applies.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from .paraxial import first_order
+from .system import System
+from .trace import Rays, Trace, to_plane, trace
+
+SCAN = 65  # values of p per round
+ROUNDS = 8  # each narrows the bracket by SCAN − 1: 64⁸ is beyond float64
+
+FieldBy = Literal["image_height", "angle"]
+
+
+class ChiefRay(eqx.Module):
+    """The ray through the centre of the stop, for one field point on the meridian."""
+
+    position: Float[Array, "*batch 3"]  # mm, on the first surface, in its vertex's frame
+    direction: Float[Array, "*batch 3"]  # in object space
+    image_height: Float[Array, "*batch"]  # mm, y on the image plane
+    angle: Float[Array, "*batch"]  # radians from the axis in object space; above π/2 for the widest fisheyes
+    found: Bool[Array, "*batch"]
+    reach: Float[Array, "*batch"]  # the largest image height (mm) or angle (radians) that any such ray has
+
+
+def chief_ray(
+    system: System, target: Float[Array, ""], by: FieldBy, image_z: Float[Array, ""] | float = 0.0
+) -> ChiefRay:
+    """The chief ray whose image height is `target` mm (≥ 0), or whose object-space angle is `target` radians.
+
+    The height is measured on the plane `image_z` mm behind the prescription's image plane. The ray is found for light
+    that lands at +y; whether clear apertures let it pass plays no part.
+    """
+    halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
+    limit = 0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1])
+
+    def ray(p: Float[Array, " p"]) -> tuple[Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
+        """The two half rays, image height, object-space angle and whether both halves live."""
+        both = jax.vmap(lambda half: trace(half, _from_stop(p / half.index[0])))(halves)
+        backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
+        height = to_plane(forwards, image_z)[1]
+        angle = jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2])
+        return backwards, height, angle, forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
+
+    def narrow(_: int, state: _Search) -> _Search:
+        p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
+        backwards, heights, angles, lives = ray(p)
+        # Rays that leave the stop upwards may land at −y: follow |y|, and mirror the answer in the end.
+        values = jnp.abs(heights) if by == "image_height" else angles
+        lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
+        reached = lives & (values >= target)
+        # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
+        upper = jnp.where(jnp.any(reached), jnp.argmax(reached), jnp.minimum(jnp.sum(lives), SCAN - 1))
+        lower = jnp.maximum(upper - 1, 0)
+        return _Search(
+            low=p[lower],
+            high=p[upper],
+            position=backwards.position[:, lower],
+            direction=backwards.direction[:, lower],
+            image_height=heights[lower],
+            angle=angles[lower],
+            lives=lives[lower],
+            reach=jnp.maximum(state.reach, jnp.max(jnp.where(lives, values, 0.0))),
+        )
+
+    zero = jnp.zeros(())
+    start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, jnp.zeros((), bool), zero)
+    end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
+    side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
+    value = jnp.abs(end.image_height) if by == "image_height" else end.angle
+    flip = jnp.array([1.0, side, -1.0])  # out of the mirrored frame, and to the side that lands at +y
+    return ChiefRay(
+        position=end.position * flip,
+        direction=-end.direction * flip,
+        image_height=jnp.abs(end.image_height),
+        angle=end.angle,
+        found=end.lives & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
+        reach=end.reach,
+    )
+
+
+class _Search(eqx.Module):
+    """A bracket of p, and the ray at its lower end."""
+
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+    position: Float[Array, 3]
+    direction: Float[Array, 3]
+    image_height: Float[Array, ""]
+    angle: Float[Array, ""]
+    lives: Bool[Array, ""]
+    reach: Float[Array, ""]
+
+
+def _from_stop(sine: Float[Array, " rays"]) -> Rays:
+    """Rays in the y–z plane from the centre of the stop."""
+    zero = jnp.zeros_like(sine)
+    direction = jnp.stack([zero, sine, jnp.sqrt(1.0 - sine**2)])
+    return Rays(jnp.zeros_like(direction), direction, zero)
+
+
+def _split(system: System) -> tuple[System, System]:
+    """The lens from the stop's centre backwards to the object (mirrored in z), and forwards to the image.
+
+    Both start with the stop as a plane that refracts nothing: at its centre a curved stop bends a ray as a plane does,
+    which the conserved n·sin(angle) takes care of.
+    """
+    number = jnp.arange(system.surfaces)
+    behind = system.stop + number
+    rear = _reorder(
+        system,
+        behind,
+        system.active[jnp.minimum(behind, system.surfaces - 1)] & (behind < system.surfaces),
+        1.0,
+    )
+    ahead = system.stop - number
+    front = _reorder(system, ahead, ahead >= 0, -1.0)
+    return front, rear
+
+
+def _reorder(system: System, order: Float[Array, " surfaces"], used: Bool[Array, " surfaces"], side: float) -> System:
+    """The surfaces in `order` as a system of their own; `side` −1 mirrors it in z. The first is made a plane."""
+    safe = jnp.clip(order, 0, system.surfaces - 1)
+    number = jnp.arange(system.surfaces)
+    keep = used & (number > 0)
+
+    def pick(values: Float[Array, surfaces * more]) -> Float[Array, surfaces * more]:
+        mask = keep.reshape(-1, *([1] * (values.ndim - 1)))
+        return jnp.where(mask, side * values[safe], 0.0)
+
+    if side > 0:
+        thickness = jnp.where(used, system.thickness[safe], 0.0)
+        media = jnp.concatenate([system.index[safe[:1] + 1], system.index[safe + 1]])
+    else:
+        # Mirrored, the space after surface i is the one that stood in front of it; the last leads nowhere.
+        thickness = jnp.where(used & (safe > 0), system.thickness[jnp.maximum(safe - 1, 0)], 0.0)
+        media = jnp.concatenate([system.index[safe[:1]], system.index[safe]])
+    return System(
+        curvature=pick(system.curvature),
+        conic=jnp.where(keep, system.conic[safe], 0.0),
+        even=pick(system.even),
+        odd=pick(system.odd),
+        scale=system.scale[safe],
+        thickness=thickness,
+        semi_diameter=jnp.full_like(system.semi_diameter, jnp.inf),
+        index=media,
+        active=used,
+        stop=jnp.zeros_like(system.stop),
+    )
+
+
+class Bundle(eqx.Module):
+    """A square grid of rays around a chief ray, on the plane through its point and normal to it.
+
+    The grid's points are centre + half · (u, v), mm on that plane from the chief ray: u sagittal, v meridional.
+    """
+
+    centre: Float[Array, "*batch 2"]
+    half: Float[Array, "*batch 2"]
+    found: Bool[Array, "*batch"]  # whether any ray gets through
+    x: Float[Array, "*batch rays"]  # mm, sagittal
+    y: Float[Array, "*batch rays"]  # mm, meridional
+    traced: Trace
+
+
+def launch(
+    chief: ChiefRay,
+    x: Float[Array, " rays"],
+    y: Float[Array, " rays"],
+    vergence: Float[Array, ""] | float = 0.0,
+) -> Rays:
+    """Rays of one object point through the points (x, y) mm of the plane normal to the chief ray.
+
+    `vergence` is 1 / distance (1/mm) of the object from that plane along the chief ray; 0: infinity. Optical paths are
+    counted from the object's wavefront through the chief ray's point.
+    """
+    sagittal = jnp.array([1.0, 0.0, 0.0])
+    meridional = jnp.cross(chief.direction, sagittal)
+    offset = sagittal[:, None] * x + meridional[:, None] * y
+    rho2 = x**2 + y**2
+    stretch = jnp.sqrt(1.0 + rho2 * vergence**2)
+    direction = (chief.direction[:, None] + offset * vergence) / stretch
+    path = rho2 * vergence / (1.0 + stretch)
+    return Rays(chief.position[:, None] + offset, direction, path)
+
+
+def find_bundle(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""] | float = 0.0,
+    *,
+    samples: int = 33,
+    rounds: int = 3,
+) -> Bundle:
+    """The rays of one object point that get through, as a samples × samples grid (odd) that just holds them all.
+
+    The first grid covers twice the paraxial entrance pupil around the chief ray; each further one covers the rays of
+    the last that passed, and one cell more. The last is returned traced.
+    """
+    g = jnp.linspace(-1.0, 1.0, samples)
+    u, v = (w.ravel() for w in jnp.meshgrid(g, g))
+    cell = 2.0 / (samples - 1)
+
+    def grid(centre: Float[Array, 2], half: Float[Array, 2]) -> Bundle:
+        x, y = centre[0] + half[0] * u, centre[1] + half[1] * v
+        traced = trace(system, launch(chief, x, y, vergence))
+        return Bundle(centre, half, jnp.any(traced.passes), x, y, traced)
+
+    def refine(_: int, last: Bundle) -> Bundle:
+        passes = last.traced.passes
+        sides = []
+        for w in (u, v):
+            low = jnp.min(jnp.where(passes, w, jnp.inf)) - cell
+            high = jnp.max(jnp.where(passes, w, -jnp.inf)) + cell
+            sides.append((low, high))
+        low = jnp.where(last.found, jnp.stack([a for a, _ in sides]), -1.0)
+        high = jnp.where(last.found, jnp.stack([b for _, b in sides]), 1.0)
+        return grid(last.centre + (low + high) / 2.0 * last.half, (high - low) / 2.0 * last.half)
+
+    # Round 0 is a refinement of "everything passed" over the first box, shrunk by the cell that it adds.
+    reach = 2.0 * first_order(system).entrance_pupil_radius / (1.0 + cell)
+    blank = jax.eval_shape(grid, jnp.zeros(2), jnp.zeros(2))
+    start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), blank)
+    start = eqx.tree_at(
+        lambda b: (b.half, b.found, b.traced.alive, b.traced.clip),
+        start,
+        (jnp.full(2, reach), jnp.array(True), jnp.ones_like(start.traced.alive), -jnp.ones_like(start.x)),
+    )
+    return jax.lax.fori_loop(0, rounds, refine, start)
+
+
+def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""] | float = 0.0) -> Float[Array, 2]:
+    """Half widths (mm) of the stop seen along the chief ray: sagittal and meridional, to first order."""
+    delta = 1e-4 * system.semi_diameter[system.stop]
+    offsets = jnp.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]) * delta
+    at = trace(system, launch(chief, offsets[0], offsets[1], vergence)).stop_position
+    stretch = jnp.stack([jnp.abs(at[0, 1] - at[0, 0]), jnp.abs(at[1, 2] - at[1, 0])]) / delta
+    return system.semi_diameter[system.stop] / jnp.maximum(stretch, 1e-3)

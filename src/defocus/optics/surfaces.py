@@ -1,0 +1,149 @@
+"""One surface: its sag and slope, and where a ray meets it.
+
+    z(r) = c r² / (1 + √(1 − (1 + κ) c² r²)) + Σ_k e_k r^(2k) + Σ_k o_k r^(2k+1)
+
+The polynomial is evaluated by Horner's rule in r / scale. A ray meets the conic in closed form; an asphere by a fixed
+number of Newton steps from there. The derivative of the intersection comes from one differentiable Newton step at the
+solution (implicit function theorem), so neither mode of differentiation goes through the iteration.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+NEWTON_STEPS = 8
+LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
+TOLERANCE = 1e-9  # mm; a ray whose last Newton step was longer has not converged
+
+
+class Shape(eqx.Module):
+    """One surface of one lens: the fields of `System` without the surface axis."""
+
+    curvature: Float[Array, ""]
+    conic: Float[Array, ""]
+    even: Float[Array, " even"]
+    odd: Float[Array, " odd"]
+    scale: Float[Array, ""]
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the bucket has aspheric terms at all."""
+        return self.even.shape[-1] + self.odd.shape[-1] > 0
+
+
+def sag(
+    shape: Shape, r2: Float[Array, "*rays"]
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
+    """Sag z (mm), (dz/dr)/r (1/mm) and whether the surface exists there, at squared radius r2 (mm²)."""
+    argument = 1.0 - (1.0 + shape.conic) * shape.curvature**2 * r2
+    exists = argument > 0.0
+    root = jnp.sqrt(jnp.where(exists, argument, 1.0))
+    z = shape.curvature * r2 / (1.0 + root)
+    slope = shape.curvature / root
+    if shape.even.shape[-1]:
+        u = r2 / shape.scale**2
+        orders = jnp.arange(1, shape.even.shape[-1] + 1)
+        scaled = shape.even * shape.scale ** (2 * orders)
+        value, derivative = _horner(scaled, u)  # Σ a_k u^(k−1) and its derivative in u
+        z = z + u * value
+        slope = slope + 2.0 / shape.scale**2 * (value + u * derivative)
+    if shape.odd.shape[-1]:
+        u = r2 / shape.scale**2
+        rho = jnp.sqrt(jnp.where(u > 0.0, u, 1.0)) * (u > 0.0)  # differentiable at the vertex
+        orders = jnp.arange(1, shape.odd.shape[-1] + 1)
+        scaled = shape.odd * shape.scale ** (2 * orders + 1)
+        value, derivative = _horner(scaled, u)  # Σ b_k u^(k−1), terms b_k ρ^(2k+1)
+        z = z + rho * u * value
+        slope = slope + rho / shape.scale**2 * (3.0 * value + 2.0 * u * derivative)
+    return z, slope, exists
+
+
+def _horner(
+    coefficients: Float[Array, " terms"], u: Float[Array, "*rays"]
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"]]:
+    """Σ_k a_k u^k, k from 0, and its derivative."""
+    value = jnp.zeros_like(u)
+    derivative = jnp.zeros_like(u)
+    for k in range(coefficients.shape[-1] - 1, -1, -1):
+        derivative = derivative * u + value
+        value = value * u + coefficients[k]
+    return value, derivative
+
+
+def intersect(
+    shape: Shape, position: Float[Array, 3 * rays], direction: Float[Array, 3 * rays]
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
+    """Distance t along the rays to the surface (mm), (dz/dr)/r there (1/mm), and whether each ray meets it.
+
+    Positions are in the frame of the surface's vertex. Of a conic's two intersections the one on the vertex's sheet
+    is taken, for light that travels towards +z.
+    """
+    x, y, z = position
+    l, m, n = direction
+    c, k = shape.curvature, 1.0 + shape.conic
+    quadratic = c * (1.0 + shape.conic * n * n)
+    linear = c * (x * l + y * m + k * z * n) - n
+    constant = c * (x * x + y * y + k * z * z) - 2.0 * z
+    discriminant = linear * linear - quadratic * constant
+    hits = discriminant >= 0.0
+    denominator = -linear + jnp.sqrt(jnp.where(hits, discriminant, 1.0))
+    safe = jnp.where(jnp.abs(denominator) > 1e-12, denominator, 1.0)
+    t = constant / safe
+    hits = hits & (jnp.abs(denominator) > 1e-12)
+    if not shape.has_terms:
+        r2 = (x + t * l) ** 2 + (y + t * m) ** 2
+        _, slope, exists = sag(shape, r2)
+        return t, slope, hits & exists
+
+    # Far from the vertex an asphere may have left its base conic, or be there where the conic is not. Of the conic,
+    # the vertex plane and the plane at the sag below the ray's foot, start from the one that misses by least.
+    frozen = jax.lax.stop_gradient((shape, x, y, z, l, m, n))
+
+    def miss(t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+        error, _, exists = _newton(*frozen, t)
+        return jnp.where(exists, jnp.abs(error), jnp.inf)
+
+    forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
+    plane = -z / forward
+    foot = sag(shape, (x + plane * l) ** 2 + (y + plane * m) ** 2)[0]
+    start = jax.lax.stop_gradient(jnp.where(hits, t, plane))
+    for other in jax.lax.stop_gradient((plane, (foot - z) / forward)):
+        start = jnp.where(miss(other) < miss(start), other, start)
+
+    def step(_i: int, t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+        error, _, _ = _newton(*frozen, t)
+        longest = LONGEST_STEP * frozen[0].scale
+        return t - jnp.clip(error, -longest, longest)
+
+    t = jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
+    shift, slope, exists = _newton(shape, x, y, z, l, m, n, t)
+    converged = jnp.abs(shift) < TOLERANCE
+    t = t - shift
+    r2 = (x + t * l) ** 2 + (y + t * m) ** 2
+    _, slope, exists = sag(shape, r2)
+    return t, slope, exists & converged
+
+
+def _newton(
+    shape: Shape,
+    x: Float[Array, "*rays"],
+    y: Float[Array, "*rays"],
+    z: Float[Array, "*rays"],
+    l: Float[Array, "*rays"],
+    m: Float[Array, "*rays"],
+    n: Float[Array, "*rays"],
+    t: Float[Array, "*rays"],
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
+    """Length of the Newton step at t, (dz/dr)/r there, and whether the surface exists there.
+
+    The step's own denominator is held constant under differentiation: at the solution this is the implicit
+    derivative, exact to first order.
+    """
+    px, py = x + t * l, y + t * m
+    height, slope, exists = sag(shape, px * px + py * py)
+    rate = n - slope * (px * l + py * m)
+    rate = jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
+    return (z + t * n - height) / jax.lax.stop_gradient(rate), slope, exists

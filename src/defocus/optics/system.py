@@ -1,0 +1,163 @@
+"""The lens as arrays: a pytree padded to a fixed number of surfaces and aspheric terms.
+
+Lenses whose padded shapes agree form a bucket; every function of this package compiles once per bucket, whatever the
+lens. Padding surfaces are inactive: the trace passes rays through them untouched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from ..lens.prescription import D_LINE_NM, Lens
+
+SURFACE_BUCKETS = (16, 32, 64, 128, 200)
+TERM_BUCKETS = (0, 10, 20)  # even terms r^2, r^4, ...; odd terms r^3, r^5, ...
+
+
+class System(eqx.Module):
+    """One lens at one wavelength, or a batch of them with leading axes on every leaf."""
+
+    curvature: Float[Array, "*batch surfaces"]  # 1/mm
+    conic: Float[Array, "*batch surfaces"]
+    even: Float[Array, "*batch surfaces even"]  # coefficients of r^2, r^4, ... in mm^(1 − power)
+    odd: Float[Array, "*batch surfaces odd"]  # coefficients of r^3, r^5, ...
+    scale: Float[Array, "*batch surfaces"]  # mm; aspheric terms are evaluated in r / scale
+    thickness: Float[Array, "*batch surfaces"]  # mm; 0 for padding
+    semi_diameter: Float[Array, "*batch surfaces"]  # mm; inf where nothing clips
+    index: Float[Array, "*batch media"]  # media = surfaces + 1, object space first
+    active: Bool[Array, "*batch surfaces"]  # False: padding
+    stop: Int[Array, "*batch"]  # index of the stop surface
+
+    @property
+    def surfaces(self) -> int:
+        """Number of surfaces, padding included."""
+        return self.curvature.shape[-1]
+
+    @property
+    def vertex_curvature(self) -> Float[Array, "*batch surfaces"]:
+        """Curvature that paraxial rays see, 1/mm: the r² term belongs to it."""
+        if self.even.shape[-1] == 0:
+            return self.curvature
+        return self.curvature + 2.0 * self.even[..., 0]
+
+    def __getitem__(self, lens: int) -> System:
+        """One lens of a batch."""
+        return System(**{name: getattr(self, name)[lens] for name in self.__dataclass_fields__})
+
+
+class Bucket(eqx.Module):
+    """The padded shape that a lens compiles to."""
+
+    surfaces: int
+    even: int
+    odd: int
+
+
+def bucket_of(lens: Lens) -> Bucket:
+    """The smallest bucket that holds the lens. A conic without terms counts as an asphere without terms."""
+    powers = [p for s in lens.surfaces for p, _ in s.aspheric]
+    even = max((p // 2 for p in powers if p % 2 == 0), default=0)
+    odd = max(((p - 1) // 2 for p in powers if p % 2), default=0)
+    return Bucket(
+        _round_up(len(lens.surfaces), SURFACE_BUCKETS),
+        _round_up(even, TERM_BUCKETS),
+        _round_up(odd, TERM_BUCKETS),
+    )
+
+
+def _round_up(count: int, sizes: Sequence[int]) -> int:
+    return next(size for size in sizes if size >= count)
+
+
+def refractive_indices(lens: Lens, wavelength_nm: float) -> Float[np.ndarray, " media"]:
+    """Refractive indices of object space and of the medium behind each surface."""
+    media = (lens.object_medium, *(s.medium for s in lens.surfaces))
+    known: dict[int, float] = {}
+    for medium in media:
+        if id(medium) not in known:
+            known[id(medium)] = medium.nd if wavelength_nm == D_LINE_NM else float(medium.index(wavelength_nm))
+    return np.array([known[id(medium)] for medium in media])
+
+
+def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucket | None = None) -> System:
+    """A batch of lenses as one `System` with a leading axis, padded to `bucket` (default: one that holds them all).
+
+    The stop's semi-diameter is what the lens's aperture asks for; other unknown semi-diameters become inf.
+    """
+    if bucket is None:
+        all_buckets = [bucket_of(lens) for lens in lenses]
+        bucket = Bucket(*(max(getattr(b, f) for b in all_buckets) for f in ("surfaces", "even", "odd")))
+    shape = (len(lenses), bucket.surfaces)
+    arrays = {
+        "curvature": np.zeros(shape),
+        "conic": np.zeros(shape),
+        "even": np.zeros((*shape, bucket.even)),
+        "odd": np.zeros((*shape, bucket.odd)),
+        "scale": np.ones(shape),
+        "thickness": np.zeros(shape),
+        "semi_diameter": np.full(shape, np.inf),
+        "index": np.ones((len(lenses), bucket.surfaces + 1)),
+        "active": np.zeros(shape, bool),
+        "stop": np.array([lens.stop for lens in lenses], int),
+    }
+    for row, lens in enumerate(lenses):
+        count = len(lens.surfaces)
+        typical = max(sum(abs(s.thickness) for s in lens.surfaces) / 4.0, 1e-3)  # where no semi-diameter is known
+        for i, surface in enumerate(lens.surfaces):
+            arrays["curvature"][row, i] = surface.curvature
+            arrays["conic"][row, i] = surface.conic
+            arrays["thickness"][row, i] = surface.thickness
+            arrays["active"][row, i] = True
+            arrays["scale"][row, i] = surface.semi_diameter or typical
+            if surface.semi_diameter is not None:
+                arrays["semi_diameter"][row, i] = surface.semi_diameter
+            for power, coefficient in surface.aspheric:
+                if power % 2 == 0:
+                    arrays["even"][row, i, power // 2 - 1] = coefficient
+                else:
+                    arrays["odd"][row, i, (power - 3) // 2] = coefficient
+        indices = refractive_indices(lens, wavelength_nm)
+        arrays["index"][row, : count + 1] = indices
+        arrays["index"][row, count + 1 :] = indices[-1]
+    system = System(**{name: jnp.asarray(value) for name, value in arrays.items()})
+    return _with_stop_radius(system, lenses)
+
+
+def _with_stop_radius(system: System, lenses: Sequence[Lens]) -> System:
+    from .paraxial import stop_radius_for
+
+    rows = jnp.arange(len(lenses))
+    given = np.array([lens.aperture.value if lens.aperture.kind == "stop_radius" else math.nan for lens in lenses])
+    if np.isnan(given).any():
+        given = np.where(np.isnan(given), stop_radius_for(system, lenses), given)
+    semi = system.semi_diameter.at[rows, system.stop].set(jnp.asarray(given))
+    return eqx.tree_at(lambda s: s.semi_diameter, system, semi)
+
+
+def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
+    """A single lens without a batch axis."""
+    return pack([lens], wavelength_nm)[0]
+
+
+def group_by_bucket(lenses: Sequence[Lens], fewest: int = 100) -> list[tuple[Bucket, list[int]]]:
+    """Positions of the lenses by bucket, so that each group compiles once.
+
+    A bucket with fewer than `fewest` lenses joins the smallest larger one that is in use: a compilation costs more
+    than the padding.
+    """
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for position, lens in enumerate(lenses):
+        b = bucket_of(lens)
+        groups.setdefault((b.surfaces, b.even, b.odd), []).append(position)
+    for key in sorted(groups, key=lambda k: (len(groups[k]), k)):
+        larger = [k for k in groups if k != key and all(a >= b for a, b in zip(k, key, strict=True))]
+        if len(groups[key]) < fewest and larger:
+            host = min(larger, key=lambda k: (k[0] * (1 + k[1] + k[2]), k))
+            groups[host] = sorted(groups[host] + groups.pop(key))
+    return [(Bucket(*key), groups[key]) for key in sorted(groups)]

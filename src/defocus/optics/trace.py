@@ -1,0 +1,134 @@
+"""Exact sequential ray tracing.
+
+Rays are components-first arrays `[3, rays]`. `trace` takes one lens and any number of rays; batches of lenses and
+wavelengths are `jax.vmap` over it, as `trace_batch` does. A ray that misses a surface, is totally reflected or does
+not converge is dead from there on: it keeps its last finite values, so that nothing non-finite reaches a sum or a
+gradient, and its clipping is +inf.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from .surfaces import Shape, intersect
+from .system import System
+
+
+class Rays(eqx.Module):
+    """Rays in some frame: positions (mm), unit directions, optical path so far (mm)."""
+
+    position: Float[Array, "*batch 3 rays"]
+    direction: Float[Array, "*batch 3 rays"]
+    path: Float[Array, "*batch rays"]
+
+
+class Trace(eqx.Module):
+    """Rays behind the last surface, in the frame of the image plane's vertex.
+
+    A ray passes when it is `alive` and `clip` < 0. `stop_position` is where it meets the stop, in the stop's frame.
+    """
+
+    position: Float[Array, "*batch 3 rays"]  # mm, on the last surface
+    direction: Float[Array, "*batch 3 rays"]
+    path: Float[Array, "*batch rays"]  # mm, optical path up to `position`
+    alive: Bool[Array, "*batch rays"]
+    clip: Float[Array, "*batch rays"]  # largest r²/semi_diameter² − 1 over the surfaces; inf for dead rays
+    clip_surface: Int[Array, "*batch rays"]  # the surface of that maximum, or where the ray died
+    stop_position: Float[Array, "*batch 2 rays"]  # mm
+    clips: Float[Array, "*batch surfaces rays"] | None  # r²/semi_diameter² − 1 per surface, if recorded
+    points: Float[Array, "*batch surfaces 3 rays"] | None  # mm, intersections in each surface's frame, if recorded
+
+    @property
+    def passes(self) -> Bool[Array, "*batch rays"]:
+        return self.alive & (self.clip < 0.0)
+
+
+def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
+    """Trace rays, given in the frame of the first surface's vertex, through one lens to the image plane's frame.
+
+    `record` keeps the clipping functions and the intersection points of every surface.
+    """
+    count = rays.path.shape[-1]
+    surfaces = (
+        Shape(system.curvature, system.conic, system.even, system.odd, system.scale),
+        system.thickness,
+        system.semi_diameter,
+        system.index[:-1],
+        system.index[1:],
+        system.active,
+        jnp.arange(system.surfaces),
+    )
+    start = (
+        rays.position,
+        rays.direction,
+        rays.path,
+        jnp.ones(count, bool),
+        jnp.full(count, -1.0),
+        jnp.full(count, -1),
+        jnp.zeros((2, count)),
+    )
+
+    def step(carry, surface):  # type: ignore[no-untyped-def]
+        position, direction, path, alive, worst, worst_at, at_stop = carry
+        shape, thickness, semi_diameter, index, next_index, active, number = surface
+        t, slope, hits = intersect(shape, position, direction)
+        point = position + t * direction
+        refracted, transmits = refract(point, direction, slope, index / next_index)
+        lives = alive & hits & transmits
+        moved = lives & active
+        r2 = point[0] ** 2 + point[1] ** 2
+        # A ray that meets the surface and is then totally reflected has a place on it, but does not pass it.
+        reaches = alive & hits
+        clip = jnp.where(active, jnp.where(reaches, r2 / semi_diameter**2 - 1.0, jnp.inf), -1.0)
+        clip_or_death = jnp.where(active & ~lives, jnp.inf, clip)
+        is_worse = clip_or_death > worst
+        shift = jnp.array([0.0, 0.0, 1.0])[:, None] * thickness
+        kept = jnp.where(moved, point, position)
+        carry = (
+            jnp.where(active, kept - shift, position),
+            jnp.where(moved, refracted, direction),
+            jnp.where(moved, path + index * t, path),
+            jnp.where(active, lives, alive),
+            jnp.where(is_worse, clip_or_death, worst),
+            jnp.where(is_worse, number, worst_at),
+            jnp.where(number == system.stop, point[:2], at_stop),
+        )
+        return carry, ((clip, kept) if record else None)
+
+    (position, direction, path, alive, clip, clip_surface, at_stop), seen = jax.lax.scan(step, start, surfaces)
+    clips, points = seen if record else (None, None)
+    return Trace(position, direction, path, alive, clip, clip_surface, at_stop, clips, points)
+
+
+def refract(
+    point: Float[Array, 3 * rays],
+    direction: Float[Array, 3 * rays],
+    slope: Float[Array, "*rays"],
+    ratio: Float[Array, ""],
+) -> tuple[Float[Array, 3 * rays], Bool[Array, "*rays"]]:
+    """Snell's law at points where (dz/dr)/r = `slope`; `ratio` is index before over index behind.
+
+    Returns the new unit directions and whether each ray is transmitted (not totally reflected).
+    """
+    steepness = jnp.sqrt(1.0 + slope**2 * (point[0] ** 2 + point[1] ** 2))
+    normal = jnp.stack([-slope * point[0], -slope * point[1], jnp.ones_like(slope)]) / steepness
+    cosine = jnp.sum(normal * direction, axis=0)
+    argument = 1.0 - ratio**2 * (1.0 - cosine**2)
+    transmits = (argument > 0.0) & (cosine > 0.0)
+    cosine_behind = jnp.sqrt(jnp.where(transmits, argument, 1.0))
+    return ratio * direction + (cosine_behind - ratio * cosine) * normal, transmits
+
+
+def to_plane(traced: Trace, z: Float[Array, ""] | float = 0.0) -> Float[Array, "2 rays"]:
+    """Where rays meet the plane at z (mm) in the image plane's frame: x and y in mm."""
+    t = (z - traced.position[2]) / traced.direction[2]
+    return traced.position[:2] + t * traced.direction[:2]
+
+
+@eqx.filter_jit
+def trace_batch(system: System, rays: Rays, *, record: bool = False) -> Trace:
+    """`trace` over a batch of lenses: every leaf of `system` and `rays` has one leading axis."""
+    return jax.vmap(lambda s, r: trace(s, r, record=record))(system, rays)

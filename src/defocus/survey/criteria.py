@@ -1,0 +1,70 @@
+"""Which lenses are photographic, of which kind, and fit to simulate: the paper's global filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from .measure import Measurement
+
+Category = Literal["interchangeable", "phone", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """Limits of the filter; the defaults are the paper's. Lengths in mm."""
+
+    max_f_number: float = 8.0
+    interchangeable_min_image_radius_mm: float = 10.0
+    interchangeable_min_track_mm: float = 25.0
+    phone_min_image_radius_mm: float = 2.5
+    phone_max_image_radius_mm: float = 8.0
+    phone_max_track_mm: float = 15.0
+    max_na: float = 0.6  # exclusive
+    max_phase_range_waves: float = 10.0  # exclusive; 20π, for the axis and the edge
+    max_axial_rms: float = 0.01  # RMS spot on the axis over the image radius
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a lens is kept, its category, and every criterion that it failed, each with its number."""
+
+    kept: bool
+    category: Category
+    reasons: tuple[str, ...]
+
+
+def classify(measured: Measurement, criteria: Criteria) -> Category:
+    """The kind of camera that image radius and total track speak for; empty if neither."""
+    radius, track = measured.image_radius_mm, measured.total_track_mm
+    if radius >= criteria.interchangeable_min_image_radius_mm and track >= criteria.interchangeable_min_track_mm:
+        return "interchangeable"
+    in_range = criteria.phone_min_image_radius_mm <= radius <= criteria.phone_max_image_radius_mm
+    return "phone" if in_range and track <= criteria.phone_max_track_mm else ""
+
+
+def judge(measured: Measurement, criteria: Criteria | None = None) -> Verdict:
+    """Apply the filter to one measured lens. A number that could not be measured fails its criterion."""
+    criteria = criteria or Criteria()
+    category = classify(measured, criteria)
+    reasons = (*measured.problems, *_failures(measured, category, criteria))
+    return Verdict(not reasons, category, reasons)
+
+
+def _failures(measured: Measurement, category: Category, criteria: Criteria) -> Iterator[str]:
+    m, c = measured, criteria
+    if not m.focal_length_mm > 0:
+        yield f"focal_length_mm {m.focal_length_mm:.4g} is not positive"
+    if not m.f_number <= c.max_f_number:
+        yield f"f_number {m.f_number:.4g} > {c.max_f_number:g}"
+    if not category:
+        yield f"image_radius_mm {m.image_radius_mm:.4g} and total_track_mm {m.total_track_mm:.4g} fit no category"
+    if not m.na < c.max_na:
+        yield f"na {m.na:.4g} >= {c.max_na:g}"
+    for where, waves in (("axis", m.phase_range_axis_waves), ("edge", m.phase_range_edge_waves)):
+        if not waves < c.max_phase_range_waves:
+            yield f"phase_range_{where}_waves {waves:.4g} >= {c.max_phase_range_waves:g}"
+    relative = m.axial_rms_mm / m.image_radius_mm
+    if not relative <= c.max_axial_rms:
+        yield f"axial_rms {relative:.4g} of the image radius > {c.max_axial_rms:g}"

@@ -1,0 +1,197 @@
+"""The numbers by which a lens is judged, for many lenses at once.
+
+Lenses of one bucket are packed and traced together: a chief ray and a bundle on the axis and at the edge of the field,
+at the d line, for the prescription's own object distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from ..errors import DefocusError
+from ..lens.prescription import D_LINE_NM, Lens
+from ..optics.aberrations import third_order
+from ..optics.apertures import solve_clear_apertures
+from ..optics.field import image_radius_of, vergence_of
+from ..optics.focus import best_focus, path_range, rms_spot
+from ..optics.paraxial import FirstOrder, first_order
+from ..optics.pupil import chief_ray, find_bundle
+from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
+
+PUPIL_SAMPLES = 33  # rays across a bundle
+LENSES_AT_ONCE = 64
+FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What the survey knows of a lens; nan where it could not be measured, with the reason in `problems`."""
+
+    focal_length_mm: float = math.nan
+    f_number: float = math.nan
+    na: float = math.nan
+    back_focal_distance_mm: float = math.nan
+    image_radius_mm: float = math.nan
+    total_track_mm: float = math.nan
+    stop_radius_mm: float = math.nan
+    half_field_deg: float = math.nan
+    axial_rms_mm: float = math.nan  # at best focus
+    phase_range_axis_waves: float = math.nan
+    phase_range_edge_waves: float = math.nan
+    tsc_mm: float = math.nan
+    cc_mm: float = math.nan  # tangential coma
+    tac_mm: float = math.nan
+    entrance_pupil_mm: float = math.nan  # from the first surface
+    entrance_pupil_radius_mm: float = math.nan
+    exit_pupil_mm: float = math.nan  # from the last surface
+    exit_pupil_radius_mm: float = math.nan
+    exit_pupil_to_image_mm: float = math.nan
+    best_focus_mm: float = math.nan  # of the axial beam, from the prescription's image plane
+    problems: tuple[str, ...] = ()
+
+
+def measure_one(lens: Lens) -> Measurement:
+    """Measure a single lens."""
+    return measure([lens])[0]
+
+
+def measure(lenses: Sequence[Lens], *, progress: Callable[[int], None] | None = None) -> list[Measurement]:
+    """Measure many lenses; `progress` is told how many more are done, as they are."""
+    results: list[Measurement] = [Measurement()] * len(lenses)
+    prepared: list[tuple[int, Lens, float]] = []
+    for position, lens in enumerate(lenses):
+        try:
+            prepared.append((position, *_prepare(lens)))
+        except DefocusError as error:
+            results[position] = Measurement(problems=(str(error),))
+            if progress:
+                progress(1)
+
+    def run(group: tuple[Bucket, list[int]]) -> None:
+        bucket, members = group
+        for start in range(0, len(members), LENSES_AT_ONCE):
+            batch = [prepared[i] for i in members[start : start + LENSES_AT_ONCE]]
+            for (position, *_), measured in zip(batch, _measure_batch(batch, bucket), strict=True):
+                results[position] = measured
+            if progress:
+                progress(len(batch))
+
+    # One thread per bucket: while one compiles, the other traces. The dearest bucket goes first.
+    groups = group_by_bucket([lens for _, lens, _ in prepared])
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(run, reversed(groups)))
+    return results
+
+
+def _prepare(lens: Lens) -> tuple[Lens, float]:
+    """The lens with clear apertures, solved for where it has none, and its image radius (mm)."""
+    radius = lens.image_radius if lens.image_radius is not None else image_radius_of(lens, pack_one(lens))
+    if not lens.has_clear_apertures and all(s.semi_diameter is None for s in lens.surfaces):
+        lens = solve_clear_apertures(lens)
+    return lens, radius
+
+
+def _measure_batch(batch: Sequence[tuple[int, Lens, float]], bucket: Bucket) -> list[Measurement]:
+    lenses = [lens for _, lens, _ in batch]
+    filler = [lenses[-1]] * (-len(lenses) % LENSES_AT_ONCE if len(lenses) > 1 else 0)
+    radii = np.array([radius for _, _, radius in batch] + [batch[-1][2]] * len(filler))
+    system = pack([*lenses, *filler], bucket=bucket)
+    distances = np.array([lens.object_distance for lens in (*lenses, *filler)])
+    measured = jax.tree.map(np.asarray, _measure(system, jnp.asarray(radii), jnp.asarray(distances)))
+    return [_row(measured, i, radii[i]) for i in range(len(lenses))]
+
+
+class _FieldPoint(eqx.Module):
+    """Axis and edge of the field, on the last axis."""
+
+    found: Bool[Array, "*batch field"]
+    reach: Float[Array, "*batch field"]  # mm
+    angle: Float[Array, "*batch field"]  # radians
+    rays: Int[Array, "*batch field"]  # how many pass
+    focus: Float[Array, "*batch field"]  # mm from the prescription's image plane
+    rms: Float[Array, "*batch field"]  # mm
+    path_range: Float[Array, "*batch field"]  # mm
+
+
+class _Measured(eqx.Module):
+    """What one compiled call finds out; lengths in mm."""
+
+    data: FirstOrder
+    field: _FieldPoint
+    tsc: Float[Array, "*batch"]
+    cc: Float[Array, "*batch"]
+    tac: Float[Array, "*batch"]
+
+
+@jax.jit
+def _measure(
+    system: System, image_radius: Float[Array, " lenses"], object_distance: Float[Array, " lenses"]
+) -> _Measured:
+    def field(system: System, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
+        chief = chief_ray(system, height, "image_height")
+        vergence = vergence_of(chief, distance)
+        traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2).traced
+        focus = best_focus(traced)
+        return _FieldPoint(
+            found=chief.found,
+            reach=chief.reach,
+            angle=chief.angle,
+            rays=jnp.sum(traced.passes),
+            focus=focus,
+            rms=rms_spot(traced, focus),
+            path_range=path_range(traced, system.index[-1]),
+        )
+
+    def one(system: System, radius: Float[Array, ""], distance: Float[Array, ""]) -> _Measured:
+        data = first_order(system)
+        seen = jax.vmap(field, in_axes=(None, 0, None))(system, jnp.stack([0.0 * radius, radius]), distance)
+        third = third_order(system, jnp.arctan(radius / data.focal_length))
+        return _Measured(data, seen, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
+
+    return jax.vmap(one)(system, image_radius, object_distance)
+
+
+def _row(measured: _Measured, i: int, radius: float) -> Measurement:
+    data, field = (jax.tree.map(lambda leaf: leaf[i], part) for part in (measured.data, measured.field))
+    lit = field.rays >= FEWEST_RAYS
+    reached = bool(field.found[1])
+    problems = []
+    if not lit[0]:
+        problems.append("no light on the axis")
+    if not reached:
+        problems.append(f"no chief ray at the edge: it reaches {field.reach[1]:.4g} of {radius:.4g} mm")
+    elif not lit[1]:
+        problems.append("no light at the edge: the clear apertures block it")
+    waves = field.path_range / (D_LINE_NM * 1e-6)
+    return Measurement(
+        focal_length_mm=float(data.focal_length),
+        f_number=float(data.f_number),
+        na=float(data.na),
+        back_focal_distance_mm=float(data.back_focal_distance),
+        image_radius_mm=float(radius),
+        total_track_mm=float(data.total_track),
+        stop_radius_mm=float(data.stop_radius),
+        half_field_deg=math.degrees(float(field.angle[1])) if reached else math.nan,
+        axial_rms_mm=float(field.rms[0]) if lit[0] else math.nan,
+        phase_range_axis_waves=float(waves[0]) if lit[0] else math.nan,
+        phase_range_edge_waves=float(waves[1]) if reached and lit[1] else math.nan,
+        tsc_mm=float(measured.tsc[i]),
+        cc_mm=float(measured.cc[i]),
+        tac_mm=float(measured.tac[i]),
+        entrance_pupil_mm=float(data.entrance_pupil),
+        entrance_pupil_radius_mm=float(data.entrance_pupil_radius),
+        exit_pupil_mm=float(data.exit_pupil),
+        exit_pupil_radius_mm=float(data.exit_pupil_radius),
+        exit_pupil_to_image_mm=float(data.image_plane - data.exit_pupil),
+        best_focus_mm=float(field.focus[0]) if lit[0] else math.nan,
+        problems=tuple(problems),
+    )
