@@ -1,10 +1,14 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and run-time checks of every annotated array shape."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
+
+# Must run before the first import of the packages: every shape in a signature is then checked at run time.
+install_import_hook(["defocus.optics", "defocus.survey"], "beartype.beartype")
 
 ROOT = Path(__file__).resolve().parents[1]
 

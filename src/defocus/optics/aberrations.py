@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .paraxial import first_order, heights_and_angles
+from .paraxial import FirstOrder, first_order, heights_and_angles
 from .system import System
 
 
@@ -30,12 +30,13 @@ class ThirdOrder(eqx.Module):
     tac: Float[Array, "*batch surfaces"]
 
 
-def third_order(system: System, half_field: Float[Array, ""]) -> ThirdOrder:
+def third_order(system: System, half_field: Float[Array, ""], data: FirstOrder | None = None) -> ThirdOrder:
     """Third-order aberrations of one lens at full aperture and `half_field` (radians, paraxial: its tangent counts).
 
-    For a field beyond what a plane image can have, give the angle whose tangent is image radius / focal length.
+    For a field beyond what a plane image can have, give the angle whose tangent is image radius / focal length. `data`
+    is the lens's first-order data, if they are at hand.
     """
-    data = first_order(system)
+    data = first_order(system) if data is None else data
     n, n_behind = system.index[:-1], system.index[1:]
     y, nu, nu_behind = heights_and_angles(system, data.entrance_pupil_radius, jnp.zeros(()))
     u, u_behind = nu / n, nu_behind / n_behind

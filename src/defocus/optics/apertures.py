@@ -8,6 +8,11 @@ at image height h the rays that cross the stop within a fraction
 
 of its radius must pass. Each surface gets the largest radius that any such ray needs, a little margin, and no more
 than glass allows: two surfaces of an element never cross inside their clear aperture.
+
+A beam is what hangs together with its chief ray. Rays from far outside the pupil may come back through the stop,
+bent by aberrations that no designer cared for; they belong to no image and ask for nothing. Hence each beam is walked
+from the chief ray outwards, in many directions, and ends at the first ray that is lost or misses the wanted part of
+the stop.
 """
 
 from __future__ import annotations
@@ -18,11 +23,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import TraceError
 from ..lens.prescription import Lens
 from .field import image_radius_of
+from .paraxial import first_order, heights_and_angles
 from .pupil import chief_ray, launch, pupil_half_widths
 from .surfaces import Shape, sag
 from .system import System, pack_one
@@ -31,7 +37,9 @@ from .trace import trace
 EDGE_FRACTION = 0.6
 MARGIN = 1.01
 FIELDS = (0.0, 0.25, 0.5, 0.7, 0.85, 1.0)  # of the image radius
-FAN = 801  # rays
+DIRECTIONS = 13  # from the bottom of the pupil over its side to its top; the other half is the mirror image
+STEPS = 65  # rays per direction and round, from the chief ray to FARTHEST pupil half widths
+FARTHEST = 2.5
 STEEPEST = 5.0  # dz/dr; no surface is used beyond the slope of 79° at which polishing and light both give up
 
 
@@ -68,28 +76,49 @@ def _needed(
     system: System, heights: Float[Array, " fields"], fractions: Float[Array, " fields"]
 ) -> tuple[Float[Array, "fields surfaces"], Bool[Array, " fields"], Float[Array, " fields"]]:
     """Radius (mm) that each field's beam needs on each surface; whether its chief ray exists; how far they reach."""
-    open_system = eqx.tree_at(
-        lambda s: s.semi_diameter,
-        system,
-        jnp.where(jnp.arange(system.surfaces) == system.stop, system.semi_diameter, jnp.inf),
-    )
     stop_radius = system.semi_diameter[system.stop]
+    is_stop = jnp.arange(system.surfaces) == system.stop
+    open_system = eqx.tree_at(
+        lambda s: (s.semi_diameter, s.scale),
+        system,
+        (jnp.where(is_stop, stop_radius, jnp.inf), _paraxial_radii(system, jnp.max(heights))),
+    )
+    angle = jnp.linspace(-jnp.pi / 2.0, jnp.pi / 2.0, DIRECTIONS)
+    walk = jnp.linspace(0.0, 1.0, STEPS)
 
     def one(
         height: Float[Array, ""], fraction: Float[Array, ""]
     ) -> tuple[Float[Array, " surfaces"], Bool[Array, ""], Float[Array, ""]]:
         chief = chief_ray(open_system, height, "image_height")
-        half = 2.0 * pupil_half_widths(open_system, chief)
-        g, zero = jnp.linspace(-1.0, 1.0, FAN), jnp.zeros(FAN)
-        x, y = jnp.concatenate([half[0] * g, zero]), jnp.concatenate([zero, half[1] * g])
-        traced = trace(open_system, launch(chief, x, y), record=True)
-        at_stop = jnp.hypot(traced.stop_position[0], traced.stop_position[1])
-        needed = traced.alive & (at_stop <= fraction * stop_radius)
-        assert traced.points is not None
-        radius = jnp.hypot(traced.points[:, 0], traced.points[:, 1])
-        return jnp.max(jnp.where(needed, radius, 0.0), axis=-1), chief.found, chief.reach
+        half = FARTHEST * pupil_half_widths(open_system, chief)
+        direction = jnp.stack([half[0] * jnp.cos(angle), half[1] * jnp.sin(angle)])
+
+        def beam(distance: Float[Array, "directions steps"]) -> tuple[Array, Array]:
+            """Radius of the rays on each surface, and how many of each direction belong to the beam."""
+            x, y = (jnp.ravel(component[:, None] * distance) for component in direction)
+            traced = trace(open_system, launch(chief, x, y), record=True)
+            inside = jnp.hypot(traced.stop_position[0], traced.stop_position[1]) <= fraction * stop_radius
+            lives = jnp.reshape(traced.alive & inside, distance.shape)
+            assert traced.points is not None
+            radius = jnp.hypot(traced.points[:, 0], traced.points[:, 1])
+            return jnp.reshape(radius, (-1, *distance.shape)), jnp.cumprod(lives.astype(int), axis=-1)
+
+        _, belongs = beam(jnp.broadcast_to(walk, (DIRECTIONS, STEPS)))
+        last = jnp.maximum(jnp.sum(belongs, axis=-1) - 1, 0)[:, None]
+        radius, belongs = beam((last + walk) * (walk[1] - walk[0]))  # once more, between the last one and the next
+        return jnp.max(radius * belongs, axis=(1, 2)), chief.found, chief.reach
 
     return jax.vmap(one)(heights, fractions)
+
+
+def _paraxial_radii(system: System, image_radius: Float[Array, ""]) -> Float[Array, " surfaces"]:
+    """Radii (mm) that a paraxial beam would need: the size of the surfaces, for want of a better one."""
+    data = first_order(system)
+    zero = jnp.zeros_like(image_radius)
+    marginal, _, _ = heights_and_angles(system, data.entrance_pupil_radius, zero)
+    slope = jnp.clip(image_radius / data.focal_length, -1.0, 1.0)
+    chief, _, _ = heights_and_angles(system, -slope * data.entrance_pupil, slope * system.index[0])
+    return jnp.maximum(jnp.abs(marginal) + jnp.abs(chief), 1e-3 * data.entrance_pupil_radius)
 
 
 @jax.jit
@@ -107,7 +136,7 @@ def _crossing_radius(system: System, wanted: Float[Array, " surfaces"]) -> Float
         z, slope, exists = jax.vmap(sag, in_axes=(0, None))(shapes, radius**2)
         return jnp.where(exists & (jnp.abs(slope) * radius < STEEPEST), z, jnp.nan)
 
-    def limit(i: Float[Array, ""]) -> Float[Array, ""]:
+    def limit(i: Int[Array, ""]) -> Float[Array, ""]:
         radius = steps * wanted[i]
         z = along(radius)
         ok = jnp.isfinite(z[i])

@@ -40,7 +40,15 @@ def meeting_point(traced: Trace) -> Float[Array, 3]:
     """The point (mm, in the image plane's frame) whose summed squared distance from the rays is least."""
     s, passes = traced.direction, traced.passes
     across = jnp.eye(3)[:, :, None] - s[:, None, :] * s[None, :, :]
-    return jnp.linalg.solve(_mean(across, passes), _mean(jnp.einsum("ijr,jr->ir", across, traced.position), passes))
+    matrix = _mean(across, passes)
+    target = _mean(jnp.einsum("ijr,jr->ir", across, traced.position), passes)
+    # Cramer's rule: the general solver costs a second of compilation for three unknowns.
+    a, b, c = matrix.T
+    determinant = jnp.dot(a, jnp.cross(b, c))
+    unknowns = jnp.stack(
+        [jnp.dot(target, jnp.cross(b, c)), jnp.dot(a, jnp.cross(target, c)), jnp.dot(a, jnp.cross(b, target))]
+    )
+    return unknowns / jnp.where(determinant == 0.0, 1.0, determinant)
 
 
 def optical_path_differences(

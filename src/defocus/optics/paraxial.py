@@ -138,7 +138,7 @@ def first_order(system: System) -> FirstOrder:
     )
 
 
-def image_position(lens: FirstOrder, depth: Float[Array, "*d"]) -> Float[Array, "*d"]:
+def image_position(lens: FirstOrder, depth: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
     """Where a point at `depth` (mm in front of the entrance pupil, inf allowed) is imaged: mm from the last surface."""
     # Newton: x x' = −f f', with x counted from the front focal point and x' from the rear one.
     from_focus = depth - lens.entrance_pupil + lens.front_focal_distance
@@ -150,7 +150,7 @@ def _newton_product(lens: FirstOrder) -> Float[Array, "*batch"]:
     return lens.focal_length**2 * lens.object_index / lens.image_index
 
 
-def depth_imaged_at(lens: FirstOrder, position: Float[Array, "*d"]) -> Float[Array, "*d"]:
+def depth_imaged_at(lens: FirstOrder, position: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
     """The depth (mm in front of the entrance pupil) whose image lies `position` mm behind the last surface.
 
     At the rear focal point it is inf; in front of it no real point is imaged there and the result is negative.
@@ -161,7 +161,9 @@ def depth_imaged_at(lens: FirstOrder, position: Float[Array, "*d"]) -> Float[Arr
     return jnp.where(beyond == 0.0, jnp.inf, depth)
 
 
-def circle_of_confusion(lens: FirstOrder, depth: Float[Array, "*d"], focus: Float[Array, "*d"]) -> Float[Array, "*d"]:
+def circle_of_confusion(
+    lens: FirstOrder, depth: Float[Array, "*#d"], focus: Float[Array, "*#d"]
+) -> Float[Array, "*#d"]:
     """Signed radius (mm) of the blur of a point at `depth` when the sensor is focused on `focus` (mm, inf allowed).
 
     The paper's R (d_sensor − d_image) / d_image, with the ratio R / d_image written as the marginal ray's slope, which
@@ -170,7 +172,7 @@ def circle_of_confusion(lens: FirstOrder, depth: Float[Array, "*d"], focus: Floa
     return _image_slope(lens, depth) * (image_position(lens, focus) - image_position(lens, depth))
 
 
-def _image_slope(lens: FirstOrder, depth: Float[Array, "*d"]) -> Float[Array, "*d"]:
+def _image_slope(lens: FirstOrder, depth: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
     """Slope of the marginal ray in image space, positive, for an axial point at `depth`."""
     power = lens.image_index / lens.focal_length
     # 1 / pupil magnification, zero for an exit pupil at infinity.
@@ -180,7 +182,9 @@ def _image_slope(lens: FirstOrder, depth: Float[Array, "*d"]) -> Float[Array, "*
     return reduced / lens.image_index
 
 
-def depth_of_confusion(lens: FirstOrder, radius: Float[Array, "*d"], focus: Float[Array, "*d"]) -> Float[Array, "*d"]:
+def depth_of_confusion(
+    lens: FirstOrder, radius: Float[Array, "*#d"], focus: Float[Array, "*#d"]
+) -> Float[Array, "*#d"]:
     """Depth (mm) whose signed circle of confusion is `radius` (mm): the inverse of `circle_of_confusion`.
 
     A radius larger than that of a point at infinity has no depth: the result is then negative or inf.

@@ -15,9 +15,9 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from .paraxial import first_order
+from .paraxial import FirstOrder, first_order
 from .system import System
 from .trace import Rays, Trace, to_plane, trace
 
@@ -57,7 +57,7 @@ def chief_ray(
         angle = jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2])
         return backwards, height, angle, forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
 
-    def narrow(_: int, state: _Search) -> _Search:
+    def narrow(_: Int[Array, ""], state: _Search) -> _Search:
         p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
         backwards, heights, angles, lives = ray(p)
         # Rays that leave the stop upwards may land at −y: follow |y|, and mirror the answer in the end.
@@ -133,7 +133,7 @@ def _split(system: System) -> tuple[System, System]:
     return front, rear
 
 
-def _reorder(system: System, order: Float[Array, " surfaces"], used: Bool[Array, " surfaces"], side: float) -> System:
+def _reorder(system: System, order: Int[Array, " surfaces"], used: Bool[Array, " surfaces"], side: float) -> System:
     """The surfaces in `order` as a system of their own; `side` −1 mirrors it in z. The first is made a plane."""
     safe = jnp.clip(order, 0, system.surfaces - 1)
     number = jnp.arange(system.surfaces)
@@ -206,11 +206,13 @@ def find_bundle(
     *,
     samples: int = 33,
     rounds: int = 3,
+    data: FirstOrder | None = None,
 ) -> Bundle:
     """The rays of one object point that get through, as a samples × samples grid (odd) that just holds them all.
 
     The first grid covers twice the paraxial entrance pupil around the chief ray; each further one covers the rays of
-    the last that passed, and one cell more. The last is returned traced.
+    the last that passed, and one cell more. The last is returned traced. `data` is the lens's first-order data, if they
+    are at hand.
     """
     g = jnp.linspace(-1.0, 1.0, samples)
     u, v = (w.ravel() for w in jnp.meshgrid(g, g))
@@ -221,7 +223,7 @@ def find_bundle(
         traced = trace(system, launch(chief, x, y, vergence))
         return Bundle(centre, half, jnp.any(traced.passes), x, y, traced)
 
-    def refine(_: int, last: Bundle) -> Bundle:
+    def refine(_: Int[Array, ""], last: Bundle) -> Bundle:
         passes = last.traced.passes
         sides = []
         for w in (u, v):
@@ -233,7 +235,8 @@ def find_bundle(
         return grid(last.centre + (low + high) / 2.0 * last.half, (high - low) / 2.0 * last.half)
 
     # Round 0 is a refinement of "everything passed" over the first box, shrunk by the cell that it adds.
-    reach = 2.0 * first_order(system).entrance_pupil_radius / (1.0 + cell)
+    data = first_order(system) if data is None else data
+    reach = 2.0 * data.entrance_pupil_radius / (1.0 + cell)
     blank = jax.eval_shape(grid, jnp.zeros(2), jnp.zeros(2))
     start = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), blank)
     start = eqx.tree_at(

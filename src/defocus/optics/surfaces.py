@@ -12,7 +12,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 NEWTON_STEPS = 8
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
@@ -20,13 +20,13 @@ TOLERANCE = 1e-9  # mm; a ray whose last Newton step was longer has not converge
 
 
 class Shape(eqx.Module):
-    """One surface of one lens: the fields of `System` without the surface axis."""
+    """One surface: the fields of `System` without the surface axis, or all surfaces of a lens with it in front."""
 
-    curvature: Float[Array, ""]
-    conic: Float[Array, ""]
-    even: Float[Array, " even"]
-    odd: Float[Array, " odd"]
-    scale: Float[Array, ""]
+    curvature: Float[Array, "*surfaces"]
+    conic: Float[Array, "*surfaces"]
+    even: Float[Array, "*surfaces even"]
+    odd: Float[Array, "*surfaces odd"]
+    scale: Float[Array, "*surfaces"]
 
     @property
     def has_terms(self) -> bool:
@@ -113,7 +113,7 @@ def intersect(
     for other in jax.lax.stop_gradient((plane, (foot - z) / forward)):
         start = jnp.where(miss(other) < miss(start), other, start)
 
-    def step(_i: int, t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+    def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
         error, _, _ = _newton(*frozen, t)
         longest = LONGEST_STEP * frozen[0].scale
         return t - jnp.clip(error, -longest, longest)

@@ -145,7 +145,7 @@ def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
     return pack([lens], wavelength_nm)[0]
 
 
-def group_by_bucket(lenses: Sequence[Lens], fewest: int = 100) -> list[tuple[Bucket, list[int]]]:
+def group_by_bucket(lenses: Sequence[Lens], fewest: int = 150) -> list[tuple[Bucket, list[int]]]:
     """Positions of the lenses by bucket, so that each group compiles once.
 
     A bucket with fewer than `fewest` lenses joins the smallest larger one that is in use: a compilation costs more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -45,7 +46,7 @@ def classify(measured: Measurement, criteria: Criteria) -> Category:
 
 
 def judge(measured: Measurement, criteria: Criteria | None = None) -> Verdict:
-    """Apply the filter to one measured lens. A number that could not be measured fails its criterion."""
+    """Apply the filter to one measured lens. What could not be measured is a reason of its own."""
     criteria = criteria or Criteria()
     category = classify(measured, criteria)
     reasons = (*measured.problems, *_failures(measured, category, criteria))
@@ -54,17 +55,27 @@ def judge(measured: Measurement, criteria: Criteria | None = None) -> Verdict:
 
 def _failures(measured: Measurement, category: Category, criteria: Criteria) -> Iterator[str]:
     m, c = measured, criteria
-    if not m.focal_length_mm > 0:
+    relative_rms = m.axial_rms_mm / m.image_radius_mm
+    judged = {
+        "focal_length_mm": m.focal_length_mm,
+        "f_number": m.f_number,
+        "na": m.na,
+        "phase_range_axis_waves": m.phase_range_axis_waves,
+        "phase_range_edge_waves": m.phase_range_edge_waves,
+        "axial_rms": relative_rms,
+    }
+    if not m.problems:
+        yield from (f"{name} could not be measured" for name, value in judged.items() if math.isnan(value))
+    if m.focal_length_mm <= 0:
         yield f"focal_length_mm {m.focal_length_mm:.4g} is not positive"
-    if not m.f_number <= c.max_f_number:
+    if m.f_number > c.max_f_number:
         yield f"f_number {m.f_number:.4g} > {c.max_f_number:g}"
-    if not category:
+    if not category and not math.isnan(m.image_radius_mm):
         yield f"image_radius_mm {m.image_radius_mm:.4g} and total_track_mm {m.total_track_mm:.4g} fit no category"
-    if not m.na < c.max_na:
+    if m.na >= c.max_na:
         yield f"na {m.na:.4g} >= {c.max_na:g}"
     for where, waves in (("axis", m.phase_range_axis_waves), ("edge", m.phase_range_edge_waves)):
-        if not waves < c.max_phase_range_waves:
+        if waves >= c.max_phase_range_waves:
             yield f"phase_range_{where}_waves {waves:.4g} >= {c.max_phase_range_waves:g}"
-    relative = m.axial_rms_mm / m.image_radius_mm
-    if not relative <= c.max_axial_rms:
-        yield f"axial_rms {relative:.4g} of the image radius > {c.max_axial_rms:g}"
+    if relative_rms > c.max_axial_rms:
+        yield f"axial_rms {relative_rms:.4g} of the image radius > {c.max_axial_rms:g}"

@@ -27,7 +27,7 @@ from ..optics.paraxial import FirstOrder, first_order
 from ..optics.pupil import chief_ray, find_bundle
 from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
 
-PUPIL_SAMPLES = 33  # rays across a bundle
+PUPIL_SAMPLES = 25  # rays across a bundle
 LENSES_AT_ONCE = 64
 FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
 
@@ -111,15 +111,15 @@ def _measure_batch(batch: Sequence[tuple[int, Lens, float]], bucket: Bucket) -> 
 
 
 class _FieldPoint(eqx.Module):
-    """Axis and edge of the field, on the last axis."""
+    """One field point; the last batch axis holds the axis and the edge of the field."""
 
-    found: Bool[Array, "*batch field"]
-    reach: Float[Array, "*batch field"]  # mm
-    angle: Float[Array, "*batch field"]  # radians
-    rays: Int[Array, "*batch field"]  # how many pass
-    focus: Float[Array, "*batch field"]  # mm from the prescription's image plane
-    rms: Float[Array, "*batch field"]  # mm
-    path_range: Float[Array, "*batch field"]  # mm
+    found: Bool[Array, "*batch"]
+    reach: Float[Array, "*batch"]  # mm
+    angle: Float[Array, "*batch"]  # radians
+    rays: Int[Array, "*batch"]  # how many pass
+    focus: Float[Array, "*batch"]  # mm from the prescription's image plane
+    rms: Float[Array, "*batch"]  # mm
+    path_range: Float[Array, "*batch"]  # mm
 
 
 class _Measured(eqx.Module):
@@ -136,10 +136,10 @@ class _Measured(eqx.Module):
 def _measure(
     system: System, image_radius: Float[Array, " lenses"], object_distance: Float[Array, " lenses"]
 ) -> _Measured:
-    def field(system: System, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
+    def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
         chief = chief_ray(system, height, "image_height")
         vergence = vergence_of(chief, distance)
-        traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2).traced
+        traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2, data=data).traced
         focus = best_focus(traced)
         return _FieldPoint(
             found=chief.found,
@@ -153,8 +153,8 @@ def _measure(
 
     def one(system: System, radius: Float[Array, ""], distance: Float[Array, ""]) -> _Measured:
         data = first_order(system)
-        seen = jax.vmap(field, in_axes=(None, 0, None))(system, jnp.stack([0.0 * radius, radius]), distance)
-        third = third_order(system, jnp.arctan(radius / data.focal_length))
+        seen = jax.vmap(field, in_axes=(None, None, 0, None))(system, data, jnp.stack([0.0 * radius, radius]), distance)
+        third = third_order(system, jnp.arctan(radius / data.focal_length), data)
         return _Measured(data, seen, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
 
     return jax.vmap(one)(system, image_radius, object_distance)

@@ -25,9 +25,9 @@ _MIN_NUL_SHARE = 0.3  # of one of the two byte positions; ASCII text in UTF-16 h
 def read_bytes(path: str | Path) -> bytes:
     """The content of a regular file of at most MAX_BYTES."""
     try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for its other end
+            raise LensFileError("not a regular file", file=path)
         with open(path, "rb") as file:
-            if not stat.S_ISREG(_mode(path)):
-                raise LensFileError("not a regular file", file=path)
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
@@ -38,10 +38,6 @@ def read_bytes(path: str | Path) -> bytes:
             file=path,
         )
     return data
-
-
-def _mode(path: str | Path) -> int:
-    return Path(path).stat().st_mode
 
 
 def decode(data: bytes, file: str | Path) -> str:
@@ -124,7 +120,7 @@ def curvature_text(radius: float) -> str:
         return "0.0"
     with localcontext() as context:
         context.prec = 25
-        return f"{1 / Decimal(repr(radius)):E}"
+        return f"{1 / Decimal(radius):E}"
 
 
 def scaled(word: str, power_of_ten: int) -> float | None:

@@ -252,7 +252,7 @@ def _medium(context: _Context, s: ZemaxSurface) -> Medium:
 def _check_image(context: _Context, before: Medium) -> None:
     """A last surface that is no image plane shows that the file was cut short."""
     image = context.parts.surfaces[-1]
-    if "DISZ" in image.once and _length(context, image, "DISZ") != 0.0:
+    if _length(context, image, "DISZ") != 0.0:
         raise context.parts.error(
             "the last surface has a thickness, so it is not the image; is the file cut short?",
             surface=image.number,

@@ -30,7 +30,8 @@ def read_states(parts: ZemaxFile, lens: Lens, numbers: Sequence[int], unit: floa
     if parts.configurations == 1 and not names:
         return []
     configurations = [
-        _Configuration(parts, lens, {n: i for i, n in enumerate(numbers)}, unit) for _ in range(parts.configurations)
+        _Configuration(parts, lens, {n: i for i, n in enumerate(numbers)}, unit, remarks)
+        for _ in range(parts.configurations)
     ]
     for operand in parts.operands.values():
         if operand.name in _USED:
@@ -62,6 +63,7 @@ class _Configuration:
     lens: Lens
     index: dict[int, int]  # the file's surface number → ours
     unit: float
+    remarks: Remarks
     thickness: dict[int, float] = field(default_factory=dict)
     semi_diameter: dict[int, float] = field(default_factory=dict)
     object_distance: float | None = None
@@ -93,6 +95,8 @@ class _Configuration:
         elif value:
             if name == "SDIA" and i == self.lens.stop:
                 self.stop_radius = abs(value)
+                if self.remarks.has("stop_semi_diameter"):
+                    return
             # A circular aperture of its own keeps the surface's clear aperture apart from its semi-diameter.
             if ("CLAP" in self.parts.surfaces[target].once) == (name == "APMX"):
                 self.semi_diameter[i] = abs(value)

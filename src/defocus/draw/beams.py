@@ -1,0 +1,166 @@
+"""Real beams for figures: which fields have light, and which rays of them pass.
+
+One compiled program for the chief ray and one for a fixed number of rays serve every figure of a bucket of lenses;
+the searches around them run on the host. Lengths are in mm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..errors import TraceError
+from ..lens.prescription import Lens
+from ..optics.field import image_radius_of, vergence_of
+from ..optics.paraxial import FirstOrder, first_order_batch
+from ..optics.pupil import ChiefRay, chief_ray, launch
+from ..optics.system import System, pack
+from ..optics.trace import Trace, trace
+
+COUNT = 601  # rays per call; odd, so that the chief ray is one of a fan
+WIDTH = 3.0  # half width of a search, in radii of the paraxial entrance pupil
+ROUNDS = 3  # each narrows a rim three-hundredfold
+STEPS = 50  # fields tried inwards, over the whole image radius, where there is no light
+LEAST_BEAM = 0.1  # of the entrance pupil's diameter: the thinnest beam that stands in for a field without light
+
+Heights = Float[np.ndarray, " rays"]
+
+
+@dataclass(frozen=True, slots=True)
+class Optics:
+    """A lens ready to be traced at the d line."""
+
+    lens: Lens
+    system: System
+    first_order: FirstOrder
+    image_radius: float  # mm
+
+    @property
+    def pupil_radius(self) -> float:
+        """Of the paraxial entrance pupil, mm."""
+        return float(self.first_order.entrance_pupil_radius)
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """What passes of one field point, in the meridional plane."""
+
+    field: float  # fraction of the image radius
+    chief: ChiefRay
+    vergence: float  # 1/mm
+    low: float  # mm from the chief ray, on the plane normal to it: the beam's rims; nan without light
+    high: float
+    chief_passes: bool
+
+    @property
+    def lit(self) -> bool:
+        return math.isfinite(self.low)
+
+
+@eqx.filter_jit
+def _chief(system: System, height: Float[Array, ""], distance: Float[Array, ""]) -> tuple[ChiefRay, Float[Array, ""]]:
+    chief = chief_ray(system, height, "image_height")
+    return chief, vergence_of(chief, distance)
+
+
+@eqx.filter_jit
+def _trace(
+    system: System, chief: ChiefRay, vergence: Float[Array, ""], x: Float[Array, " rays"], y: Float[Array, " rays"]
+) -> tuple[Trace, Float[Array, "3 rays"]]:
+    rays = launch(chief, x, y, vergence)
+    return trace(system, rays, record=True), rays.direction
+
+
+def optics_of(lens: Lens) -> Optics:
+    """Pack a lens whose clear apertures are known. Raises `TraceError` where it has no image radius."""
+    batch = pack([lens])
+    data = first_order_batch(batch)
+    first = FirstOrder(**{name: getattr(data, name)[0] for name in data.__dataclass_fields__})
+    return Optics(lens, batch[0], first, image_radius_of(lens, batch[0]))
+
+
+def trace_rays(
+    optics: Optics, beam: Beam, x: Heights, y: Heights, *, system: System | None = None
+) -> tuple[Trace, Float[np.ndarray, "3 rays"]]:
+    """At most COUNT rays of a beam, through points (x, y) mm from its chief ray, and their directions in object space.
+
+    The arrays of the result are numpy's. `system` is the lens at another wavelength; the object stays where it is.
+    """
+    count = len(y)
+    padded = [jnp.asarray(np.concatenate([v, np.zeros(COUNT - count)])) for v in (x, y)]
+    traced, direction = _trace(system or optics.system, beam.chief, jnp.asarray(beam.vergence), *padded)
+    arrays = {name: getattr(traced, name) for name in traced.__dataclass_fields__}
+    return (
+        Trace(**{name: np.asarray(value)[..., :count] for name, value in arrays.items() if value is not None}),
+        np.asarray(direction)[..., :count],
+    )
+
+
+def find_beam(optics: Optics, field: float) -> Beam:
+    """The beam of a field point (fraction of the image radius), its rims narrowed until they graze what limits them."""
+    distance = jnp.asarray(optics.lens.object_distance)
+    chief, vergence = _chief(optics.system, jnp.asarray(field * optics.image_radius), distance)
+    dark = Beam(field, chief, float(vergence), math.nan, math.nan, False)
+    if not bool(chief.found):
+        return dark
+
+    def passes(y: Heights) -> Bool[np.ndarray, " rays"]:
+        return np.asarray(trace_rays(optics, dark, np.zeros_like(y), y)[0].passes)
+
+    width = WIDTH * optics.pupil_radius
+    y = np.linspace(-width, width, COUNT)
+    through = passes(y)
+    if not through.any():
+        return dark
+    first, last = _longest_run(through)
+    step = y[1] - y[0]
+    brackets = [(y[first], y[first] - step), (y[last], y[last] + step)]
+    half = COUNT // 2
+    for _ in range(ROUNDS):
+        places = [np.linspace(inside, outside, half) for inside, outside in brackets]
+        ok = passes(np.concatenate(places))
+        brackets = [_border(w, ok[k * half : (k + 1) * half]) for k, w in enumerate(places)]
+    return Beam(field, chief, float(vergence), brackets[0][0], brackets[1][0], bool(through[COUNT // 2]))
+
+
+def _longest_run(through: Bool[np.ndarray, " rays"]) -> tuple[int, int]:
+    """First and last index of the longest stretch of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], through, [False]]).astype(int)))
+    starts, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - starts))
+    return int(starts[longest]), int(ends[longest]) - 1
+
+
+def _border(w: Heights, passes: Bool[np.ndarray, " rays"]) -> tuple[float, float]:
+    """The last of the places from the inside out that passes, and the next; the first one is known to pass."""
+    fails = np.flatnonzero(~passes[1:])
+    at = int(fails[0]) if len(fails) else len(w) - 2
+    return float(w[at]), float(w[at + 1])
+
+
+def lit_beam(optics: Optics, field: float) -> Beam:
+    """The beam of a field point, or of the outermost one inside it that has a beam worth the name."""
+    beam = find_beam(optics, field)
+    if beam.lit:
+        return beam
+
+    def is_beam(beam: Beam) -> bool:
+        return beam.lit and beam.high - beam.low >= LEAST_BEAM * 2.0 * optics.pupil_radius
+
+    for step in range(math.ceil(field * STEPS) - 1, -1, -1):
+        low, high = step / STEPS, min(field, (step + 1) / STEPS)
+        best = find_beam(optics, low)
+        if is_beam(best):
+            for _ in range(6):
+                middle = find_beam(optics, (low + high) / 2.0)
+                if is_beam(middle):
+                    best, low = middle, middle.field
+                else:
+                    high = middle.field
+            return best
+    raise TraceError(f"{optics.lens.name}: no light gets through, not even on the axis; its clear apertures block it")

@@ -1,0 +1,91 @@
+"""The rays of a layout: real ones, traced in the meridional plane, that reach the image plane.
+
+Lengths are in mm; z counts from the first surface's vertex. Objects are above the axis and their images below, as in
+the camera.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from ..lens.prescription import Lens
+from ..optics.trace import to_plane
+from .beams import Beam, Optics, lit_beam, optics_of, trace_rays
+from .geometry import cross_section, refracting, vertices, with_clear_apertures
+
+LEAD = 0.16  # of the lens's length: how far ahead of the glass rays begin
+SAME_FIELD = 0.02  # of the image radius: fields nearer than this to one that stands in for another are drawn once
+
+
+@dataclass(frozen=True, slots=True)
+class Fan:
+    """The rays of one field point."""
+
+    asked: tuple[float, ...]  # fields that were asked for, as fractions of the image radius
+    field: float  # the one that is drawn: the outermost with light, where one that was asked for has none
+    image_height_mm: float  # of the chief ray
+    angle_deg: float  # of the chief ray in object space
+    paths: Float[np.ndarray, "rays points 2"]  # (z, y) in mm, from in front of the lens to the image plane
+
+
+def ray_paths(lens: Lens, fields: Sequence[float] = (0.0, 0.7, 1.0), *, rays: int = 7) -> list[Fan]:
+    """Traced meridional rays, `rays` of each field (fractions of the image radius), at the d line.
+
+    They run from in front of the lens to the prescription's image plane, through glass as it is drawn. A field that no
+    light reaches is replaced by the outermost one inside it that has a beam; fields that come to the same are drawn
+    once. Raises `TraceError` where not even the axis has light.
+    """
+    lens = with_clear_apertures(lens)
+    optics = optics_of(lens.with_semi_diameters(cross_section(lens).narrowed))
+    drawn: list[tuple[list[float], Beam]] = []
+    for asked in sorted(fields):
+        beam = lit_beam(optics, asked)
+        if drawn and beam.field < asked and beam.field <= drawn[-1][1].field + SAME_FIELD:
+            drawn[-1][0].append(asked)
+        else:
+            drawn.append(([asked], beam))
+    return [_fan(optics, asked, beam, rays) for asked, beam in drawn]
+
+
+def _fan(optics: Optics, asked: list[float], beam: Beam, rays: int) -> Fan:
+    if beam.chief_passes and beam.low < 0.0 < beam.high:
+        half = rays // 2
+        y = np.concatenate([np.linspace(beam.low, 0.0, half + 1), np.linspace(0.0, beam.high, rays - half)[1:]])
+    else:
+        y = np.linspace(beam.low, beam.high, rays)
+    traced, heading = trace_rays(optics, beam, np.zeros_like(y), y)
+    assert traced.points is not None
+    z0 = vertices(optics.lens)
+    # A dummy or a stop that stands behind the next vertex lies on the line but not on the light's way.
+    hits = np.stack([np.asarray(traced.points)[i, 1:] + [[0.0], [z0[i]]] for i in refracting(optics.lens)])
+    end = np.stack([np.asarray(to_plane(traced))[1], np.full(len(y), z0[-1])])
+    start = _starts(optics.lens, hits[0], heading[1:], np.asarray(beam.chief.direction)[1:], LEAD * float(np.ptp(z0)))
+    paths = np.concatenate([start[None], hits, end[None]]).transpose(2, 0, 1)[np.asarray(traced.passes)]
+    below = -1.0 if paths[:, -1, 0].mean() > 0.0 else 1.0
+    return Fan(
+        asked=tuple(asked),
+        field=beam.field,
+        image_height_mm=float(beam.chief.image_height),
+        angle_deg=math.degrees(float(beam.chief.angle)),
+        paths=paths[:, :, ::-1] * [1.0, below],
+    )
+
+
+def _starts(
+    lens: Lens,
+    hits: Float[np.ndarray, "2 rays"],
+    heading: Float[np.ndarray, "2 rays"],
+    chief: Float[np.ndarray, 2],
+    lead: float,
+) -> Float[np.ndarray, "2 rays"]:
+    """Where the drawn rays begin: on a line across the beam, `lead` mm ahead of the first of them to meet the glass."""
+    along = chief @ hits
+    before = along.min() - lead
+    if math.isfinite(lens.object_distance):
+        before = max(before, along.min() - 0.98 * lens.object_distance)
+    return hits + (before - along) / (chief @ heading) * heading

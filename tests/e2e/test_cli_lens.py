@@ -1,0 +1,161 @@
+"""`defocus lens` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from defocus.cli import run
+from defocus.lens import list_lenses, load_lens
+
+LENS = "zeiss-tessar-50-f3.5"
+SHOWN = {
+    "name",
+    "focal_length_mm",
+    "f_number",
+    "na",
+    "back_focal_distance_mm",
+    "total_track_mm",
+    "image_radius_mm",
+    "half_field_deg",
+    "entrance_pupil",
+    "exit_pupil",
+    "third_order",
+    "states",
+}
+
+
+def test_list_shows_names_patents_and_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lens", "list"]) == 0
+    everything = capsys.readouterr().out
+    assert LENS in everything
+    assert run(["lens", "list", "tessar"]) == 0
+    some = capsys.readouterr().out
+    assert LENS in some
+    assert len(some.splitlines()) < len(everything.splitlines())
+    assert run(["lens", "list", "--json"]) == 0
+    assert {"name", "patent", "focal_length_mm"} <= set(json.loads(capsys.readouterr().out)[0])
+
+
+def test_show_json_has_every_promised_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lens", "show", LENS, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts) >= SHOWN
+    assert facts["focal_length_mm"] == pytest.approx(50.0, rel=0.02)
+    assert facts["f_number"] == pytest.approx(3.5, rel=0.02)
+    assert set(facts["entrance_pupil"]) >= {"position_mm", "radius_mm"}
+    assert set(facts["exit_pupil"]) >= {"position_mm", "radius_mm"}
+    assert set(facts["third_order"]) == {"tsc_mm", "cc_mm", "tac_mm"}
+    distance = facts["exit_pupil"]["distance_to_image_mm"]
+    slope = facts["exit_pupil"]["radius_mm"] / (facts["back_focal_distance_mm"] - facts["exit_pupil"]["position_mm"])
+    assert facts["na"] == pytest.approx(slope / (1 + slope**2) ** 0.5, rel=1e-9)
+    assert distance > 0
+
+
+def test_show_prints_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lens", "show", LENS]) == 0
+    text = capsys.readouterr().out
+    assert "focal length / mm" in text
+    assert "nan" not in text
+
+
+def test_states_are_selected_with_an_at_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zoom = next(e for e in list_lenses() if len(e.states) > 1)
+    lengths = []
+    for state in zoom.states[:2]:
+        assert run(["lens", "show", f"{zoom.name}@{state}", "--json"]) == 0
+        lengths.append(json.loads(capsys.readouterr().out)["focal_length_mm"])
+    assert abs(lengths[0] - lengths[1]) > 1.0
+    path = tmp_path / "zoom.json"
+    assert run(["lens", "convert", zoom.name, str(path)]) == 0
+    capsys.readouterr()
+    assert run(["lens", "show", f"{path}@{zoom.states[1]}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["focal_length_mm"] == pytest.approx(lengths[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("command", ["draw", "spots"])
+def test_pictures_are_written(command: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / f"picture.{suffix}"
+    assert run(["lens", command, LENS, "--out", str(out)]) == 0
+    head = out.read_bytes()[:300]
+    assert head.startswith(b"\x89PNG") if suffix == "png" else b"<svg" in out.read_bytes()[:2000]
+    assert str(out) in capsys.readouterr().out
+
+
+def test_convert_there_and_back_is_lossless(tmp_path: Path) -> None:
+    there, back = tmp_path / "lens.zmx", tmp_path / "lens.json"
+    assert run(["lens", "convert", LENS, str(there)]) == 0
+    assert run(["lens", "convert", str(there), str(back)]) == 0
+    assert load_lens(str(back)) == load_lens(LENS)
+
+
+def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "lenses"
+    (folder / "deeper").mkdir(parents=True)
+    run(["lens", "convert", LENS, str(folder / "tessar.json")])
+    run(["lens", "convert", LENS, str(folder / "deeper" / "tessar.zmx")])
+    (folder / "broken.zmx").write_text("VERS 1\nMODE SEQ\nSURF 0\n  TYPE BICONICX\n")
+    out = tmp_path / "survey.csv"
+    assert run(["lens", "survey", str(folder), "--out", str(out), "--plots", str(tmp_path / "plots")]) == 0
+    rows = list(csv.DictReader(out.open(encoding="utf-8")))
+    assert list(rows[0]) == (
+        "file,name,status,category,reasons,focal_length_mm,f_number,na,image_radius_mm,total_track_mm,stop_radius_mm,"
+        "half_field_deg,axial_rms_mm,phase_range_axis_waves,phase_range_edge_waves,tsc_mm,cc_mm,tac_mm"
+    ).split(",")
+    assert [row["file"] for row in rows] == ["broken.zmx", "deeper/tessar.zmx", "tessar.json"]
+    assert rows[0]["status"] == "unreadable"
+    assert rows[0]["reasons"]
+    assert rows[1]["category"] == rows[2]["category"] == "interchangeable"
+    assert float(rows[1]["focal_length_mm"]) == pytest.approx(float(rows[2]["focal_length_mm"]), rel=1e-9)
+    assert list((tmp_path / "plots").glob("*.png"))
+
+    assert run(["lens", "survey", str(folder), "--out", str(out), "--max-f-number", "2"]) == 0
+    strict = list(csv.DictReader(out.open(encoding="utf-8")))
+    assert strict[1]["status"] == "rejected"
+    assert "f_number 3.5 > 2" in strict[1]["reasons"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lens", "show", "no-such-lens"],
+        ["lens", "show"],
+        ["lens", "show", LENS, "--nonsense"],
+        ["lens", "show", f"{LENS}@no-such-state"],
+        ["lens", "draw", LENS],
+        ["lens", "draw", LENS, "--out", "picture.bmp"],
+        ["lens", "nothing"],
+        ["lens", "survey", "/no/such/folder"],
+        ["lens", "convert", LENS, "lens.xyz"],
+        ["lens", "list", "no-such-word-anywhere"],
+    ],
+)
+def test_wrong_use_ends_with_code_2_and_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("defocus: ")
+    assert len(said.err.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_misspelt_name_is_corrected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lens", "show", "zeiss-tesar-50-f3.5"]) == 2
+    assert LENS in capsys.readouterr().err
+
+
+def test_the_installed_command_and_the_module_work() -> None:
+    for command in ([str(Path(sys.executable).with_name("defocus"))], [sys.executable, "-m", "defocus"]):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("defocus 0.")
+        wrong = subprocess.run([*command, "lens", "show", "nope"], capture_output=True, text=True, check=False)
+        assert wrong.returncode == 2
+        assert "Traceback" not in wrong.stderr
