@@ -68,7 +68,7 @@ def test_media(doublet: dict) -> None:
 
 def test_unknown_glass(doublet: dict) -> None:
     doublet["surfaces"][1] |= {"glass": "NOSUCHGLASS", "nd": None, "vd": None}
-    with pytest.raises(UnknownGlassError, match="surface 1.*NOSUCHGLASS"):
+    with pytest.raises(UnknownGlassError, match=r"surface 1.*NOSUCHGLASS"):
         parse(doublet)
     assert parse(doublet, fallback_glass=constant_index(1.6)).surfaces[1].medium.nd == 1.6
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from defocus.errors import DefocusError, LensFileError
+from defocus.errors import LensFileError
 from defocus.lens.formats import LENS_SUFFIXES, parse_lens, read_lens
-from defocus.lens.formats.text import MAX_BYTES
+from defocus.lens.formats.text import MAX_BYTES, MAX_LINES
 
 SAMPLES = sorted((Path(__file__).parent / "samples").iterdir())
 
@@ -31,46 +32,50 @@ def test_every_format_in_every_encoding(path: Path, encoding: str) -> None:
     assert parse_lens(data, path.name) == read_lens(path)
 
 
-def _garbage() -> dict[str, bytes]:
-    n = MAX_BYTES - 100
-    return {
-        "random words": (b"lorem ipsum 3.14 \t\n" * (n // 19)),
-        "one line": b"x" * n,
-        "blank lines": b"a" + b"\n" * n,
-        "spaces": b"SURF" + b" " * n,
-        "SURF lines": b"MODE SEQ\n" + b"SURF 0\n" * (n // 7),
-        "numbered SURF lines": b"MODE SEQ\n" + b"".join(b"SURF %d\n" % i for i in range(400_000)),
-        "curvatures": b"MODE SEQ\nSURF 0\n" + b"CURV 0\n" * (n // 7),
-        "configurations": b"SURF 0\nCURV 0\nSURF 1\nMNUM 3\n" + b"".join(b"THIC %d 1 0\n" % i for i in range(300_000)),
-        "our remarks": b"NOTE 0 defocus:version 1\n" + b"NOTE 0 defocus:table 1 1 1\n" * 200_000 + b"SURF 0\nCURV 0\n",
-        "open commands": b"SO 0 0\nS 0 0\n" + b"A &\n" * (n // 5),
-        "separators": b"SO 0 0\nS 0 0\n" + b"A;" * (n // 3),
-        "quotes": b"SO 0 0\nS 0 0\n" + b"'" * (n // 2),
-        "surfaces": b"SO 0 0\n" + b"S 1 1\n" * (n // 7),
-        "open braces": b"{" * n,
-        "open brackets": b'{"surfaces":' + b"[" * (n - 20),
-        "many surfaces": b'{"stop_surface":0,"surfaces":[' + b"{}," * 2_000_000 + b"{}]}",
-        "long number": b'{"stop_surface":' + b"9" * (n - 100) + b"}",
-        "long string": b'{"name":"' + b"x" * (n - 100) + b'"}',
-        "tabs": b"[lens data]\n" + b"\t" * (n - 20),
-        "rows": b"[lens data]\n" + b"1\t2\t3\n" * (n // 7),
-        "columns": b"[variable distances]\nd1" + b"\t1" * (n // 3) + b"\n[lens data]\n1\t2\t3",
-        "zeros": b"\x00" * n,
-        "bytes": bytes(range(256)) * (n // 256),
-        "too large": b"x" * (10_000_000),
-    }
+N, L = MAX_BYTES - 1000, MAX_LINES - 1000
+GARBAGE: dict[str, Callable[[], bytes]] = {
+    "words.zmx": lambda: b"lorem ipsum 3.14 \t\n" * L,
+    "words.seq": lambda: b"lorem ipsum 3.14 \t\n" * L,
+    "words.txt": lambda: b"lorem ipsum 3.14 \t\n" * L,
+    "words.json": lambda: b"lorem ipsum 3.14 \t\n" * L,
+    "one_line.zmx": lambda: b"x" * N,
+    "one_line.seq": lambda: b"x" * N,
+    "blank_lines.zmx": lambda: b"a" + b"\n" * N,
+    "blank_lines.seq": lambda: b"a" + b"\n" * N,
+    "spaces.zmx": lambda: b"SURF" + b" " * N,
+    "same_surface.zmx": lambda: b"MODE SEQ\n" + b"SURF 0\n" * L,
+    "many_surfaces.zmx": lambda: b"MODE SEQ\n" + b"".join(b"SURF %d\n" % i for i in range(L)),
+    "curvatures.zmx": lambda: b"MODE SEQ\nSURF 0\n" + b"CURV 0\n" * L,
+    "rows.zmx": lambda: b"SURF 0\nCURV 0\nMNUM 3\n" + b"".join(b"THIC %d 1 0\n" % i for i in range(L)),
+    "remarks.zmx": lambda: b"NOTE 0 defocus:version 1\n" + b"NOTE 0 defocus:table 1 1 1\n" * L + b"SURF 0\n",
+    "wavelengths.zmx": lambda: b"".join(b"WAVM %d 0.5 1\n" % i for i in range(L)) + b"SURF 0\nCURV 0\n",
+    "open_command.seq": lambda: b"SO 0 0\nS 0 0\n" + b"A &\n" * L,
+    "separators.seq": lambda: b"SO 0 0\nS 0 0\n" + b"A;" * (N // 3),
+    "quotes.seq": lambda: b"SO 0 0\nS 0 0\n" + b"'" * (N // 2),
+    "commands.seq": lambda: b"SO 0 0\nS 0 0\n" + b"AAA 1\n" * L,
+    "surfaces.seq": lambda: b"SO 0 0\n" + b"S 1 1\n" * L,
+    "braces.json": lambda: b"{" * N,
+    "brackets.json": lambda: b'{"surfaces":' + b"[" * (N - 20),
+    "surfaces.json": lambda: b'{"stop_surface":0,"surfaces":[' + b"{}," * 2_000_000 + b"{}]}",
+    "number.json": lambda: b'{"stop_surface":' + b"9" * (N - 100) + b"}",
+    "string.json": lambda: b'{"name":"' + b"x" * (N - 100) + b'"}',
+    "tabs.txt": lambda: b"[lens data]\n" + b"\t" * (N - 20),
+    "rows.txt": lambda: b"[lens data]\n" + b"1\t2\t3\n" * L,
+    "columns.txt": lambda: b"[variable distances]\nd1" + b"\t1" * (N // 3) + b"\n[lens data]\n1\t2\t3",
+    "zeros.zmx": lambda: bytes(N),
+    "bytes.zmx": lambda: bytes(range(256)) * (N // 256),
+    "too_large.zmx": lambda: b"x" * 10_000_000,
+}
 
 
-@pytest.mark.parametrize("name", _garbage().keys())
-@pytest.mark.parametrize("suffix", [".zmx", ".seq", ".txt", ".json"])
-def test_garbage_is_refused_quickly(name: str, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"lens{suffix}"
-    path.write_bytes(_garbage()[name])
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_refused_quickly(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(GARBAGE[name]())
     start = time.perf_counter()
     with pytest.raises(LensFileError) as caught:
         read_lens(path)
-    assert time.perf_counter() - start < 20.0
-    assert isinstance(caught.value, DefocusError)
+    assert time.perf_counter() - start < 10.0  # typically far below a second
     assert str(path) in str(caught.value)
     assert len(caught.value.message) < 500
 

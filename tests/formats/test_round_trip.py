@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,10 @@ terms = st.dictionaries(
 ).map(lambda d: tuple(sorted(d.items())))  # fmt: skip
 
 
+def apertures(kind: str) -> st.SearchStrategy[Aperture]:
+    return st.builds(Aperture, st.just(kind), st.floats(1e-3, 0.99) if kind == "object_na" else sizes)
+
+
 @st.composite
 def surfaces(draw) -> Surface:
     return Surface(
@@ -78,7 +83,7 @@ def lenses(draw) -> Lens:
         name=draw(names),
         surfaces=tuple(parts),
         stop=draw(st.integers(0, len(parts) - 1)),
-        aperture=Aperture(kind, draw(sizes)),
+        aperture=draw(apertures(kind)),
         field=draw(st.none() | fields(field_kind, count)),
         image_radius=draw(st.none() | sizes),
         object_distance=distance,
@@ -98,7 +103,7 @@ def lenses(draw) -> Lens:
             object_distance=draw(st.none() | st.just(math.inf) | st.floats(1e-3, 1e9))
             if kind != "object_na" and field_kind != "object_height"
             else None,
-            aperture=draw(st.none() | st.builds(Aperture, st.just(kind), sizes)),
+            aperture=draw(st.none() | apertures(kind)),
             field=draw(st.none() | fields(field_kind, count)) if lens.field else None,
             image_radius=draw(st.none() | sizes),
         )
@@ -150,9 +155,25 @@ def test_unicode_names_make_utf16(sample, tmp_path: Path) -> None:
     assert read_lens(tmp_path / "a.zmx") == lens
 
 
+@pytest.mark.parametrize("suffix", [".json", ".zmx"])
+def test_numbers_and_names_of_other_kinds(sample, tmp_path: Path, suffix: str) -> None:
+    """NumPy's scalars are written as numbers, and no name can break a line of the file."""
+    lens = sample("doublet.json")
+    surfaces = tuple(
+        replace(s, radius=np.float64(s.radius), thickness=np.float32(2.5), semi_diameter=np.float64(9.0))
+        for s in lens.surfaces
+    )
+    odd = replace(lens, name="a\nSURF 0\ud800", surfaces=surfaces, stop=np.int64(1))
+    write_lens(odd, tmp_path / f"a{suffix}")
+    again = read_lens(tmp_path / f"a{suffix}")
+    assert again.surfaces == odd.surfaces
+    assert again.stop == 1
+    assert again.name.startswith("a SURF 0")
+
+
 def test_what_cannot_be_written(sample, tmp_path: Path) -> None:
     lens = sample("doublet.json")
-    with pytest.raises(LensError, match="json or .zmx"):
+    with pytest.raises(LensError, match=r"json or \.zmx"):
         write_lens(lens, tmp_path / "a.seq")
     with pytest.raises(LensError, match="cannot be written"):
         write_lens(lens, tmp_path / "absent" / "a.json")

@@ -63,7 +63,7 @@ def test_zmx_that_load(shared: Path, zmx_index: list[dict[str, str]], gaussian) 
             wrong.append((row["file"], focal, expected))
         if row["file"] in OPTILAND_DIFFERS - NOT_PARAXIAL:
             optics = gaussian(lens)
-            if abs(optics.defocus) > 0.04 * min(abs(optics.focal_length), 20.0):
+            if abs(optics.defocus) > 0.06 * min(abs(optics.focal_length), 20.0):
                 wrong.append((row["file"], optics.defocus, 0.0))
         if len(lens.states) != (0 if row["n_configurations"] == "1" else int(row["n_configurations"])):
             wrong.append((row["file"], len(lens.states), row["n_configurations"]))
@@ -90,16 +90,16 @@ def test_generated_zmx(shared: Path, gaussian) -> None:
     paths = sorted((shared / "zmx" / "generated").rglob("*.zmx"))
     assert len(paths) == 6
     twins = {
-        "EP3029504A1": "interchangeable/leica-summilux-tl-35mm-f14-asph.json",
         "DeepLens": "phone/deeplens-cellphone-68deg.json",
+        "EP3029504A1": "interchangeable/leica-summilux-tl-35mm-f14-asph.json",
+        "GB850117": "interchangeable/carl-zeiss-jena-pancolar-50f2.json",
+        "JP2017003807": "interchangeable/nikon-af-s-nikkor-24mm-f18g-ed.json",
+        "US20170003482": "phone/phone-us20170003482a1.json",
     }
     for path in paths:
         lens = read_lens(path)
-        assert gaussian(lens).focal_length > 0.0
-        for start, name in twins.items():
-            if path.name.startswith(start) and (shared / "lenses" / name).exists():
-                twin = read_lens(shared / "lenses" / name)
-                assert gaussian(lens).focal_length == pytest.approx(gaussian(twin).focal_length, rel=1e-5)
+        twin = read_lens(shared / "lenses" / twins[path.name.split("_")[0]])
+        assert gaussian(lens).focal_length == pytest.approx(gaussian(twin).focal_length, rel=1e-4), path.name
 
 
 def test_configurations_of_real_zooms(shared: Path, gaussian) -> None:
@@ -217,7 +217,7 @@ def test_lenses_and_their_round_trip(shared: Path, tmp_path: Path, gaussian) -> 
     assert len(rows) == 667
     for row in rows:
         lens = read_lens(shared / "lenses" / row["file"])
-        assert gaussian(lens, 587.5618).focal_length == pytest.approx(float(row["focal_length_mm"]), rel=1e-4)
+        assert gaussian(lens, 587.5618).focal_length == pytest.approx(float(row["focal_length_mm"]), abs=6e-5)
         for suffix in (".json", ".zmx"):
             write_lens(lens, tmp_path / f"lens{suffix}")
             assert read_lens(tmp_path / f"lens{suffix}") == lens, (row["file"], suffix)

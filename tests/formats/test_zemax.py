@@ -222,6 +222,8 @@ def test_configurations_that_no_state_can_hold(zoom: str) -> None:
     assert len(parse(zoom + "GLSS 1 1 N-BK7 0 0 0\nGLSS 1 2 N-BK7 0 0 0\n").states) == 3
     with pytest.raises(LensFileError, match="configuration 4"):
         parse(zoom + "THIC 2 4 1.0 0 0 0\n")
+    with pytest.raises(LensFileError, match="surface 2: state 'config 3': thickness"):
+        parse(changed(zoom, "THIC   2   3 1.400000000000E+001", "THIC   2   3 1.4E+9"))
     with pytest.raises(LensFileError, match="no surface 77"):
         parse(zoom + "THIC 77 1 1.0 0 0 0\n")
 

@@ -3,14 +3,16 @@
 Nothing here comes from `defocus.optics`, and the methods differ on purpose:
 
 * A surface is only its sag z = s(r). Where a ray meets it is found by looking: g(t) = z(t) − s(r(t)) is sampled along
-  the stretch of the ray that can meet the surface, the change of sign is bracketed, and the bracket is halved until
+  the stretch of the ray that can meet the surface, the change of sign is bracketed, and the bracket is cut down until
   nothing is left of it. There is no start value, no derivative and no choice between the roots of a quadratic.
 * The slope ds/dr is the complex-step derivative Im s(r + ih) / h of the same sag.
 * Snell's law is the conservation of the tangential wave vector: k = n d, k' = k_t + N √(n'² − k_t²).
 * Sums run in extended precision (80 bits on x86), so that the optical path is good to 1e-15 mm.
 
-Of several meetings the first one behind the ray's present point is taken; if the ray already stands behind the
-surface (a negative thickness, as with a stop inside the front element), the last one before its present point.
+A polynomial that goes on beyond its clear aperture may meet a ray more than once. Light meets the glass that is there:
+of the meetings at which the ray enters the surface from its front side, those inside the clear aperture come first,
+and of these the first behind the ray's present point; if the ray already stands behind the surface (a negative
+thickness, as with a stop inside the front element), the last one before its present point.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from defocus.lens.prescription import Lens
 from defocus.optics.system import refractive_indices
 
 LONG = np.longdouble
-HALVINGS = 70
+ROUNDS = 16  # each narrows the bracket 16 times
 STEEPEST = 12.0  # dz/dr, 85°: no surface is looked at beyond
 
 
@@ -70,7 +72,7 @@ def slope(c: float, conic: float, terms: tuple[tuple[int, float], ...], r: np.nd
 def domain(
     c: float, conic: float, terms: tuple[tuple[int, float], ...], semi_diameter: float | None, farthest: float
 ) -> float:
-    """Radius up to which the surface is looked at: three clear apertures, the conic's end, or where it turns too steep."""
+    """Radius up to which the surface is looked at: three clear apertures, the conic's end, or where it is too steep."""
     limit = farthest if semi_diameter is None else 3.0 * semi_diameter
     if (1 + conic) * c * c > 0:
         limit = min(limit, (1 - 1e-12) / (np.sqrt(1 + conic) * abs(c)))
@@ -87,10 +89,11 @@ def meet(
     conic: float,
     terms: tuple[tuple[int, float], ...],
     limit: float,
+    aperture: float,
     p: np.ndarray,
     d: np.ndarray,
 ) -> np.ndarray:
-    """Distance along each ray to the surface within the radius `limit`; nan where there is none."""
+    """Distance along each ray to the surface, best within the radius `aperture`, else within `limit`; nan: none."""
     height = sag(c, conic, terms, np.linspace(0.0, limit, 800))
     margin = 1e-9 + 0.01 * (np.max(height) - np.min(height))
     x, y, z, l, m, n = (np.asarray(v, float) for v in (*p, *d))
@@ -107,22 +110,28 @@ def meet(
         possible = (start < end) & np.isfinite(start) & np.isfinite(end)
         start, end = np.where(possible, start, 0.0), np.where(possible, end, 0.0)
 
-        count = 401 if terms else 33
+        count = 241 if terms else 33
         t = start + (end - start) * np.linspace(0.0, 1.0, count)[:, None]
         g = _miss(c, conic, terms, np.asarray(p, float), np.asarray(d, float), t)
         rising = (g[:-1] <= 0) & (g[1:] > 0) & possible
-        here = _miss(c, conic, terms, np.asarray(p, float), np.asarray(d, float), np.zeros((1, x.size)))[0]
+        here = _miss(c, conic, terms, np.asarray(p, float), np.asarray(d, float), np.zeros((1, t.shape[1])))[0]
+    x, y = p[0] + t[:-1] * d[0], p[1] + t[:-1] * d[1]
+    on_glass = rising & (x * x + y * y < aperture**2)
+    rising = np.where(on_glass.any(0), on_glass, rising)
     forwards, backwards = rising & (t[1:] >= -1e-9), rising & (t[:-1] <= 1e-9)
     first = np.where(forwards.any(0), np.argmax(forwards, 0), -1)
     last = np.where(backwards.any(0), count - 2 - np.argmax(backwards[::-1], 0), -1)
     behind = np.isfinite(here) & (here > 1e-9)
     chosen = np.where(behind, np.where(last >= 0, last, first), np.where(first >= 0, first, last))
-    index, column = np.maximum(chosen, 0), np.arange(x.size)
+    index, column = np.maximum(chosen, 0), np.arange(t.shape[1])
     low, high = t[index, column].astype(LONG), t[index + 1, column].astype(LONG)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        in_front = _miss(c, conic, terms, p, d, middle[None])[0] <= 0
-        low, high = np.where(in_front, middle, low), np.where(in_front, high, middle)
+    parts = np.linspace(0.0, 1.0, 17)[1:-1, None].astype(LONG)
+    for _ in range(ROUNDS):
+        inside = low + (high - low) * parts
+        behind_at = _miss(c, conic, terms, p, d, inside) > 0
+        step = (high - low) / 16
+        low = low + step * np.where(behind_at.any(0), np.argmax(behind_at, 0), 15)
+        high = low + step
     return np.where(chosen >= 0, (low + high) / 2, np.nan)
 
 
@@ -162,7 +171,8 @@ def trace(
         live = died_at < 0
         t = np.full(rays, np.nan, LONG)
         if live.any():
-            t[live] = meet(s.curvature, s.conic, s.aspheric, limits[i], p[:, live], d[:, live])
+            glass = limits[i] if s.semi_diameter is None else s.semi_diameter
+            t[live] = meet(s.curvature, s.conic, s.aspheric, limits[i], glass, p[:, live], d[:, live])
         at = p + t * d
         with np.errstate(all="ignore"):
             r = np.sqrt(at[0] ** 2 + at[1] ** 2)

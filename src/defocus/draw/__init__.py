@@ -3,7 +3,9 @@
 Every function returns a `matplotlib.figure.Figure` that belongs to no window and no global state; `save` writes it.
 """
 
+from .card import draw_card
 from .layout import draw_layout
-from .style import FIGURE_SUFFIXES, save
+from .spots import draw_spots
+from .style import FIGURE_SUFFIXES, check_figure_path, save
 
-__all__ = ["FIGURE_SUFFIXES", "draw_layout", "save"]
+__all__ = ["FIGURE_SUFFIXES", "check_figure_path", "draw_card", "draw_layout", "draw_spots", "save"]

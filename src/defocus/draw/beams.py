@@ -7,9 +7,11 @@ the searches around them run on the host. Lengths are in mm.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -26,6 +28,7 @@ COUNT = 601  # rays per call; odd, so that the chief ray is one of a fan
 WIDTH = 3.0  # half width of a search, in radii of the paraxial entrance pupil
 ROUNDS = 3  # each narrows a rim three-hundredfold
 STEPS = 50  # fields tried inwards, over the whole image radius, where there is no light
+SAME_FIELD = 0.02  # of the image radius: a stand-in nearer than this to a field that is there already is left out
 LEAST_BEAM = 0.1  # of the entrance pupil's diameter: the thinnest beam that stands in for a field without light
 
 Heights = Float[np.ndarray, " rays"]
@@ -80,7 +83,7 @@ def optics_of(lens: Lens) -> Optics:
     """Pack a lens whose clear apertures are known. Raises `TraceError` where it has no image radius."""
     batch = pack([lens])
     data = first_order_batch(batch)
-    first = FirstOrder(**{name: getattr(data, name)[0] for name in data.__dataclass_fields__})
+    first = jax.tree.map(lambda leaf: leaf[0], data)
     return Optics(lens, batch[0], first, image_radius_of(lens, batch[0]))
 
 
@@ -94,11 +97,8 @@ def trace_rays(
     count = len(y)
     padded = [jnp.asarray(np.concatenate([v, np.zeros(COUNT - count)])) for v in (x, y)]
     traced, direction = _trace(system or optics.system, beam.chief, jnp.asarray(beam.vergence), *padded)
-    arrays = {name: getattr(traced, name) for name in traced.__dataclass_fields__}
-    return (
-        Trace(**{name: np.asarray(value)[..., :count] for name, value in arrays.items() if value is not None}),
-        np.asarray(direction)[..., :count],
-    )
+    traced, direction = jax.tree.map(lambda leaf: np.asarray(leaf)[..., :count], (traced, direction))
+    return traced, direction
 
 
 def find_beam(optics: Optics, field: float) -> Beam:
@@ -164,3 +164,29 @@ def lit_beam(optics: Optics, field: float) -> Beam:
                     high = middle.field
             return best
     raise TraceError(f"{optics.lens.name}: no light gets through, not even on the axis; its clear apertures block it")
+
+
+def lit_beams(optics: Optics, fields: Sequence[float]) -> list[tuple[tuple[float, ...], Beam]]:
+    """For each field (fractions of the image radius, from the axis outwards) its beam, or that of a stand-in.
+
+    A field without light is replaced by the outermost inside it that has a beam; those that come to the same are one
+    entry. Each comes with the fields that were asked for. Raises `TraceError` where not even the axis has light.
+    """
+    found: list[tuple[tuple[float, ...], Beam]] = []
+    for asked in sorted(fields):
+        beam = lit_beam(optics, asked)
+        if found and beam.field < asked and beam.field <= found[-1][1].field + SAME_FIELD:
+            found[-1] = (*found[-1][0], asked), found[-1][1]
+        else:
+            found.append(((asked,), beam))
+    return found
+
+
+def field_label(asked: Sequence[float], beam: Beam, *, stand_in: str = "outermost with light") -> str:
+    """A field in words: fraction, image height, angle; and, for a stand-in, what it stands for."""
+    if beam.field == 0.0 and set(asked) == {0.0}:
+        return "axis"
+    height, angle = float(beam.chief.image_height), math.degrees(float(beam.chief.angle))
+    text = f"field {beam.field:.2g}: {height:.4g} mm, {angle:.1f}°"
+    lost = [f"{a:g}" for a in asked if a != beam.field]
+    return f"{text} ({stand_in}; none at {' and '.join(lost)})" if lost else text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
@@ -25,8 +25,8 @@ RAYS = 7
 LARGEST = (11.0, 6.4)  # inches: the drawing itself fits in here
 SMALLEST_WIDTH = 5.6  # inches: of the figure
 MARGIN = 0.3  # inches around the drawing
+WORTH_A_NOTE = 0.99  # a surface drawn smaller than this part of its clear aperture is mentioned
 TITLE_HEIGHT, LEGEND_ROW, BAR_HEIGHT = 0.62, 0.2, 0.42  # inches
-LETTER = 0.062  # inches: mean width of a letter in the legend
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +60,22 @@ def draw_layout(
     inches = min(LARGEST[0] / width, LARGEST[1] / height)  # per mm
     drawing = width * inches, height * inches
     full_width = max(drawing[0] + 2 * MARGIN, SMALLEST_WIDTH)
-    entries = _entries(layout) if legend else []
-    columns, rows = _legend_shape(entries, full_width)
     above = TITLE_HEIGHT if title else MARGIN / 2
-    below = BAR_HEIGHT + rows * LEGEND_ROW + 0.1
-    full_height = above + drawing[1] + below
+    below = BAR_HEIGHT + (legend_height(layout, full_width) if legend else 0.0)
+    size = full_width, above + drawing[1] + below
     with style.look():
-        figure = Figure(figsize=(full_width, full_height))
+        figure = Figure(figsize=size)
         box = (
             (full_width - drawing[0]) / 2 / full_width,
-            below / full_height,
+            below / size[1],
             drawing[0] / full_width,
-            drawing[1] / full_height,
+            drawing[1] / size[1],
         )
-        axes = style.bare_axes(figure, box)
-        paint_layout(axes, layout)
+        paint_layout(style.bare_axes(figure, box), layout)
         if title:
-            _paint_title(figure, layout.lens, full_width, full_height)
-        if entries:
-            figure.legend(
-                handles=entries,
-                loc="lower center",
-                ncols=columns,
-                bbox_to_anchor=(0.5, 0.03 / full_height),
-                borderaxespad=0.2,
-                columnspacing=1.6,
-                labelspacing=0.35,
-            )
+            style.title(figure, lens.name, subtitle(lens), size, margin=MARGIN)
+        if legend:
+            paint_legend(figure, layout, size)
     return figure
 
 
@@ -97,9 +86,9 @@ def plan_layout(lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAY
     fans = tuple(ray_paths(lens, fields, rays=rays))
     points = np.concatenate([fan.paths.reshape(-1, 2) for fan in fans])
     left = min(geometry.front, float(points[:, 0].min()))
-    right = max(geometry.image[0], float(points[:, 0].max()), *(float(e.outline[:, 0].max()) for e in geometry.elements))
-    bottom = -max(geometry.height, -float(points[:, 1].min()))
+    bottom = min(-geometry.height, float(points[:, 1].min()))
     top = max(geometry.height, float(points[:, 1].max()))
+    right = geometry.back
     pad = 0.012 * (right - left)
     return Layout(lens, geometry, fans, left - pad, right + pad, bottom - pad, top + pad)
 
@@ -144,16 +133,14 @@ def paint_layout(axes: Axes, layout: Layout) -> None:
 
     bar = style.nice_length(0.2 * width)
     scale = axes.bbox.width / axes.figure.dpi / width  # inches per mm
-    style.scale_bar(
-        axes, layout.left, layout.bottom - 0.1 / scale, bar, f"{bar:g} mm", tick=0.07 / scale
-    )
+    style.scale_bar(axes, layout.left, layout.bottom - 0.1 / scale, bar, f"{bar:g} mm", tick=0.07 / scale)
 
 
 def _entries(layout: Layout) -> list[Line2D | Patch]:
     """Legend: fields, aspheres, extra-low dispersion."""
     entries: list[Line2D | Patch] = []
     for fan, colour in zip(layout.fans, style.field_colours(len(layout.fans)), strict=True):
-        entries.append(Line2D([], [], color=colour, linewidth=1.4, label=field_label(fan)))
+        entries.append(Line2D([], [], color=colour, linewidth=1.4, label=fan.label))
     if layout.geometry.aspheres:
         entries.append(Line2D([], [], color=style.PURPLE, linewidth=style.ASPHERE, label="aspheric surface"))
     low = [e for e in layout.geometry.elements if not e.is_plate and (e.medium.vd or 0.0) >= style.ED_ABBE_NUMBER]
@@ -169,30 +156,44 @@ def _entries(layout: Layout) -> list[Line2D | Patch]:
     return entries
 
 
-def _legend_shape(entries: Sequence[Line2D | Patch], width: float) -> tuple[int, int]:
-    """Columns and rows of a legend in a figure `width` inches wide: one row if it fits, else equal columns."""
-    if not entries:
-        return 1, 0
-    widths = [0.55 + LETTER * len(str(entry.get_label())) for entry in entries]
-    columns = len(entries) if sum(widths) < width - 0.2 else max(1, int((width - 0.2) / max(widths)))
-    return columns, math.ceil(len(entries) / columns)
+def _note(layout: Layout) -> str:
+    """What else the reader should know."""
+    given = {i: s.semi_diameter or 0.0 for i, s in enumerate(layout.lens.surfaces)}
+    narrowed = sorted(i for i, radius in layout.geometry.narrowed.items() if radius < WORTH_A_NOTE * given[i])
+    if not narrowed:
+        return ""
+    which = f"surface{'s' * (len(narrowed) > 1)} {', '.join(map(str, narrowed))}"
+    return f"{which} (counted from 0) drawn smaller than given: beyond, glass would overlap"
 
 
-def field_label(fan: Fan) -> str:
-    """What the legend says of a field."""
-    if fan.asked[-1] == 0.0:
-        return "axis"
-    text = f"field {fan.field:.2g}: {fan.image_height_mm:.4g} mm, {fan.angle_deg:.1f}°"
-    if fan.asked == (fan.field,):
-        return text
-    lost = " and ".join(f"{a:g}" for a in fan.asked if a != fan.field)
-    return f"{text} (outermost with light; none at {lost})"
+def _columns(entries: Sequence[Line2D | Patch], width: float) -> int:
+    """Columns of a legend in a figure `width` inches wide: one row if it fits, else as many as fit."""
+    widths = [0.6 + style.text_width(str(entry.get_label()), style.SMALL) for entry in entries]
+    return len(entries) if sum(widths) < width - 0.2 else max(1, int((width - 0.2) / max(widths)))
 
 
-def _paint_title(figure: FigureBase, lens: Lens, width: float, height: float) -> None:
-    left = MARGIN / width
-    figure.text(left, 1.0 - 0.12 / height, lens.name, fontsize=style.LARGE, fontweight="bold", va="top")
-    figure.text(left, 1.0 - 0.38 / height, subtitle(lens), fontsize=style.NORMAL, color=style.FAINT, va="top")
+def legend_height(layout: Layout, width: float) -> float:
+    """Height (inches) of legend and note in a figure `width` inches wide."""
+    entries = _entries(layout)
+    return 0.1 + LEGEND_ROW * (math.ceil(len(entries) / _columns(entries, width)) + bool(_note(layout)))
+
+
+def paint_legend(figure: Figure, layout: Layout, size: tuple[float, float], bottom: float = 0.0) -> None:
+    """Fields, aspheres and notes, centred, `bottom` inches above the lower edge of a figure of the given size."""
+    width, height = size
+    entries, note = _entries(layout), _note(layout)
+    figure.legend(
+        handles=entries,
+        loc="lower center",
+        ncols=_columns(entries, width),
+        bbox_to_anchor=(0.5, (bottom + 0.03 + bool(note) * LEGEND_ROW) / height),
+        borderaxespad=0.2,
+        columnspacing=1.6,
+        labelspacing=0.35,
+    )
+    if note:
+        fits = style.fitted_size(note, style.SMALL, width - 2 * MARGIN)
+        figure.text(0.5, (bottom + 0.1) / height, note, ha="center", fontsize=fits, color=style.FAINT)
 
 
 def subtitle(lens: Lens) -> str:

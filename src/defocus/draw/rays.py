@@ -15,11 +15,11 @@ from jaxtyping import Float
 
 from ..lens.prescription import Lens
 from ..optics.trace import to_plane
-from .beams import Beam, Optics, lit_beam, optics_of, trace_rays
-from .geometry import cross_section, refracting, vertices, with_clear_apertures
+from .beams import Beam, Optics, field_label, lit_beams, optics_of, trace_rays
+from .geometry import cross_section, with_clear_apertures
+from .profiles import refracting, vertices
 
 LEAD = 0.16  # of the lens's length: how far ahead of the glass rays begin
-SAME_FIELD = 0.02  # of the image radius: fields nearer than this to one that stands in for another are drawn once
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,7 @@ class Fan:
 
     asked: tuple[float, ...]  # fields that were asked for, as fractions of the image radius
     field: float  # the one that is drawn: the outermost with light, where one that was asked for has none
-    image_height_mm: float  # of the chief ray
-    angle_deg: float  # of the chief ray in object space
+    label: str  # the field in words: fraction, image height, angle
     paths: Float[np.ndarray, "rays points 2"]  # (z, y) in mm, from in front of the lens to the image plane
 
 
@@ -42,22 +41,13 @@ def ray_paths(lens: Lens, fields: Sequence[float] = (0.0, 0.7, 1.0), *, rays: in
     """
     lens = with_clear_apertures(lens)
     optics = optics_of(lens.with_semi_diameters(cross_section(lens).narrowed))
-    drawn: list[tuple[list[float], Beam]] = []
-    for asked in sorted(fields):
-        beam = lit_beam(optics, asked)
-        if drawn and beam.field < asked and beam.field <= drawn[-1][1].field + SAME_FIELD:
-            drawn[-1][0].append(asked)
-        else:
-            drawn.append(([asked], beam))
-    return [_fan(optics, asked, beam, rays) for asked, beam in drawn]
+    return [_fan(optics, asked, beam, rays) for asked, beam in lit_beams(optics, fields)]
 
 
-def _fan(optics: Optics, asked: list[float], beam: Beam, rays: int) -> Fan:
-    if beam.chief_passes and beam.low < 0.0 < beam.high:
-        half = rays // 2
-        y = np.concatenate([np.linspace(beam.low, 0.0, half + 1), np.linspace(0.0, beam.high, rays - half)[1:]])
-    else:
-        y = np.linspace(beam.low, beam.high, rays)
+def _fan(optics: Optics, asked: tuple[float, ...], beam: Beam, rays: int) -> Fan:
+    y = np.linspace(beam.low, beam.high, rays)
+    if beam.chief_passes and rays > 2:
+        y[1 + np.argmin(np.abs(y[1:-1]))] = 0.0  # the chief ray itself
     traced, heading = trace_rays(optics, beam, np.zeros_like(y), y)
     assert traced.points is not None
     z0 = vertices(optics.lens)
@@ -68,10 +58,9 @@ def _fan(optics: Optics, asked: list[float], beam: Beam, rays: int) -> Fan:
     paths = np.concatenate([start[None], hits, end[None]]).transpose(2, 0, 1)[np.asarray(traced.passes)]
     below = -1.0 if paths[:, -1, 0].mean() > 0.0 else 1.0
     return Fan(
-        asked=tuple(asked),
+        asked=asked,
         field=beam.field,
-        image_height_mm=float(beam.chief.image_height),
-        angle_deg=math.degrees(float(beam.chief.angle)),
+        label=field_label(asked, beam),
         paths=paths[:, :, ::-1] * [1.0, below],
     )
 

@@ -10,17 +10,21 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 from ..errors import DefocusError
 from ..glass import Medium
 
 INK = "#222222"
 FAINT = "#777777"
+FRAME = "#bbbbbb"
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, YELLOW, SKY = "#AA3377", "#E69F00", "#56B4E9"
 FIELD_COLOURS = (BLUE, GREEN, ORANGE, PURPLE, YELLOW, SKY)  # from the axis outwards
@@ -30,11 +34,11 @@ ED_TINT = "#fbefb0"
 PLATE_TINT = "#e6ece6"
 ED_ABBE_NUMBER = 80.0  # from here on a glass counts as extra-low dispersion
 
-OUTLINE, ASPHERE, RAY, AXIS, STOP, IMAGE = 0.7, 1.7, 0.55, 0.6, 2.2, 1.8  # line widths, points
+OUTLINE, ASPHERE, RAY, AXIS, STOP, IMAGE = 0.7, 1.4, 0.55, 0.6, 2.2, 1.8  # line widths, points
 SMALL, NORMAL, LARGE = 7.5, 9.0, 12.0  # font sizes, points
 DPI = 160
 
-_LOOK = {
+_LOOK: dict[Any, Any] = {
     "font.family": ["DejaVu Sans"],
     "font.size": NORMAL,
     "mathtext.fontset": "dejavusans",
@@ -138,6 +142,27 @@ def nice_length(target: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(target))
     return next(m * power for m in (5.0, 2.0, 1.0) if m * power <= target * (1.0 + 1e-9))
+
+
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Width of a line of text in inches; size in points."""
+    font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
+    return (
+        float(TextPath((0.0, 0.0), text, prop=font, usetex=False).get_extents().width) / 72.0 if text.strip() else 0.0
+    )
+
+
+def fitted_size(text: str, size: float, width: float, *, bold: bool = False) -> float:
+    """The font size (points), at most `size`, at which a line fits into `width` inches."""
+    return size * min(1.0, width / max(text_width(text, size, bold=bold), 1e-9))
+
+
+def title(container: FigureBase, name: str, below: str, size: tuple[float, float], *, margin: float = 0.3) -> None:
+    """A name and a fainter line below it, at the upper left of a container whose size is in inches."""
+    (width, height), room = size, size[0] - 2.0 * margin
+    big, normal = fitted_size(name, LARGE, room, bold=True), fitted_size(below, NORMAL, room)
+    container.text(margin / width, 1.0 - 0.3 / height, name, fontsize=big, fontweight="bold")
+    container.text(margin / width, 1.0 - 0.5 / height, below, fontsize=normal, color=FAINT)
 
 
 def scale_bar(axes: Axes, x: float, y: float, length: float, label: str, *, tick: float) -> None:

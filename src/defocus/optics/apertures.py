@@ -6,8 +6,9 @@ at image height h the rays that cross the stop within a fraction
 
     f(h) = 1 − (1 − edge_fraction) · h / image_radius
 
-of its radius must pass. Each surface gets the largest radius that any such ray needs, a little margin, and no more
-than glass allows: two surfaces of an element never cross inside their clear aperture.
+of its radius must pass. Each surface gets the largest radius that any such ray needs, a little more than the axial
+beam needs, so that nothing but the stop limits it, and no more than glass allows: two surfaces of an element never
+cross inside their clear aperture.
 
 A beam is what hangs together with its chief ray. Rays from far outside the pupil may come back through the stop,
 bent by aberrations that no designer cared for; they belong to no image and ask for nothing. Hence each beam is walked
@@ -46,8 +47,8 @@ STEEPEST = 5.0  # dz/dr; no surface is used beyond the slope of 79° at which po
 def solve_clear_apertures(lens: Lens, *, edge_fraction: float = EDGE_FRACTION, margin: float = MARGIN) -> Lens:
     """The lens with every semi-diameter replaced by the smallest that the rule asks for; its stop stays as it is.
 
-    `edge_fraction` is the part of the stop's radius, 0 to 1, that the beam at the edge of the field must fill.
-    Raises `TraceError` where no ray reaches the edge of the field.
+    `edge_fraction` is the part of the stop's radius, 0 to 1, that the beam at the edge of the field must fill;
+    `margin` is a factor on what the axial beam needs. Raises `TraceError` where no ray reaches the edge of the field.
     """
     if not 0.0 < edge_fraction <= 1.0:
         raise ValueError(f"edge_fraction is {edge_fraction}; expected more than 0 and at most 1")
@@ -62,8 +63,8 @@ def solve_clear_apertures(lens: Lens, *, edge_fraction: float = EDGE_FRACTION, m
             f"{lens.name}: no ray through the stop's centre lands {lost:.4g} mm from the axis (the farthest lands at "
             f"{float(jnp.max(reach)):.4g} mm); the image radius of {image_radius:.4g} mm is too large for this lens"
         )
-    axial = np.asarray(needed[0]) * margin
-    wanted = np.asarray(jnp.max(needed, axis=0)) * margin
+    axial = np.asarray(needed[0])
+    wanted = np.maximum(axial * margin, np.asarray(jnp.max(needed, axis=0)))
     limit = np.asarray(_crossing_radius(system, jnp.asarray(wanted)))
     radii = np.maximum(axial, np.minimum(wanted, limit))
     semi = {i: float(radii[i]) for i in range(len(lens.surfaces))}

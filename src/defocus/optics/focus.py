@@ -36,7 +36,7 @@ def rms_spot(traced: Trace, z: Float[Array, ""] | float = 0.0) -> Float[Array, "
     return jnp.sqrt(jnp.where(square > 0.0, square, 1.0)) * (square > 0.0)
 
 
-def meeting_point(traced: Trace) -> Float[Array, 3]:
+def meeting_point(traced: Trace) -> Float[Array, "3"]:
     """The point (mm, in the image plane's frame) whose summed squared distance from the rays is least."""
     s, passes = traced.direction, traced.passes
     across = jnp.eye(3)[:, :, None] - s[:, None, :] * s[None, :, :]
@@ -52,7 +52,7 @@ def meeting_point(traced: Trace) -> Float[Array, 3]:
 
 
 def optical_path_differences(
-    traced: Trace, focus: Float[Array, 3], image_index: Float[Array, ""]
+    traced: Trace, focus: Float[Array, "3"], image_index: Float[Array, ""]
 ) -> Float[Array, " rays"]:
     """W = L + n s·(F − p) in mm, about its mean: the optical path of each ray to the plane through F normal to it."""
     w = traced.path + image_index * jnp.sum(traced.direction * (focus[:, None] - traced.position), axis=0)

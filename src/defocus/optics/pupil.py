@@ -60,7 +60,7 @@ def chief_ray(
     def narrow(_: Int[Array, ""], state: _Search) -> _Search:
         p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
         backwards, heights, angles, lives = ray(p)
-        # Rays that leave the stop upwards may land at −y: follow |y|, and mirror the answer in the end.
+        # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
         values = jnp.abs(heights) if by == "image_height" else angles
         lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
         reached = lives & (values >= target)
@@ -83,7 +83,9 @@ def chief_ray(
     end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
     value = jnp.abs(end.image_height) if by == "image_height" else end.angle
-    flip = jnp.array([1.0, side, -1.0])  # out of the mirrored frame, and to the side that lands at +y
+    # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes
+    # on upwards to the image came from below.
+    flip = jnp.array([1.0, -side, -1.0])
     return ChiefRay(
         position=end.position * flip,
         direction=-end.direction * flip,
@@ -99,8 +101,8 @@ class _Search(eqx.Module):
 
     low: Float[Array, ""]
     high: Float[Array, ""]
-    position: Float[Array, 3]
-    direction: Float[Array, 3]
+    position: Float[Array, "3"]
+    direction: Float[Array, "3"]
     image_height: Float[Array, ""]
     angle: Float[Array, ""]
     lives: Bool[Array, ""]
@@ -218,7 +220,7 @@ def find_bundle(
     u, v = (w.ravel() for w in jnp.meshgrid(g, g))
     cell = 2.0 / (samples - 1)
 
-    def grid(centre: Float[Array, 2], half: Float[Array, 2]) -> Bundle:
+    def grid(centre: Float[Array, "2"], half: Float[Array, "2"]) -> Bundle:
         x, y = centre[0] + half[0] * u, centre[1] + half[1] * v
         traced = trace(system, launch(chief, x, y, vergence))
         return Bundle(centre, half, jnp.any(traced.passes), x, y, traced)
@@ -247,7 +249,7 @@ def find_bundle(
     return jax.lax.fori_loop(0, rounds, refine, start)
 
 
-def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""] | float = 0.0) -> Float[Array, 2]:
+def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""] | float = 0.0) -> Float[Array, "2"]:
     """Half widths (mm) of the stop seen along the chief ray: sagittal and meridional, to first order."""
     delta = 1e-4 * system.semi_diameter[system.stop]
     offsets = jnp.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]) * delta

@@ -74,7 +74,7 @@ def _horner(
 
 
 def intersect(
-    shape: Shape, position: Float[Array, 3 * rays], direction: Float[Array, 3 * rays]
+    shape: Shape, position: Float[Array, "3 *rays"], direction: Float[Array, "3 *rays"]
 ) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
     """Distance t along the rays to the surface (mm), (dz/dr)/r there (1/mm), and whether each ray meets it.
 

@@ -104,11 +104,11 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
 
 
 def refract(
-    point: Float[Array, 3 * rays],
-    direction: Float[Array, 3 * rays],
+    point: Float[Array, "3 *rays"],
+    direction: Float[Array, "3 *rays"],
     slope: Float[Array, "*rays"],
     ratio: Float[Array, ""],
-) -> tuple[Float[Array, 3 * rays], Bool[Array, "*rays"]]:
+) -> tuple[Float[Array, "3 *rays"], Bool[Array, "*rays"]]:
     """Snell's law at points where (dz/dr)/r = `slope`; `ratio` is index before over index behind.
 
     Returns the new unit directions and whether each ray is transmitted (not totally reflected).

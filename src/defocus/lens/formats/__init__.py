@@ -84,7 +84,7 @@ def write_lens(lens: Lens, path: str | Path) -> None:
     """
     suffix = Path(path).suffix.lower()
     if suffix == ".json":
-        data = json_text(lens).encode("utf-8")
+        data = json_text(lens).encode("utf-8", "replace")
     elif suffix == ".zmx":
         text = zemax_text(lens).replace("\n", "\r\n")
         data = text.encode("ascii") if text.isascii() else b"\xff\xfe" + text.encode("utf-16-le")

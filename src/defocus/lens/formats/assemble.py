@@ -15,7 +15,7 @@ from ..prescription import D_LINE_NM, Aperture, Lens, State, Surface
 
 FallbackGlass = Medium | Callable[[str], Medium]
 
-MAX_NOTES = 100
+MAX_NOTES = 1000
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Media:
             return False
         return True
 
-    def named(self, name: str, surface: int, *, catalogue: str | None = None, line: int | None = None) -> Medium:
+    def named(self, name: str, surface: int | None, *, catalogue: str | None = None, line: int | None = None) -> Medium:
         """A glass of a catalogue."""
         try:
             medium = find_glass(name, catalogue=catalogue, preferred=tuple(self.preferred))
@@ -60,14 +60,14 @@ class Media:
                     line=line,
                 ) from error
             medium = self.fallback(name) if callable(self.fallback) else self.fallback
-            self.notes.add(f"surface {surface}: unknown glass {name} replaced by {medium.name}")
+            self.notes.add(f"{_place(surface)}: unknown glass {name} replaced by {medium.name}")
             return medium
         if medium.note:
             told = medium.note.upper().startswith(name.upper())
-            self.notes.add(f"surface {surface}: {medium.note if told else f'glass {name}: {medium.note}'}")
+            self.notes.add(f"{_place(surface)}: {medium.note if told else f'glass {name}: {medium.note}'}")
         return medium
 
-    def code(self, text: str, surface: int, *, line: int | None = None) -> Medium | None:
+    def code(self, text: str, surface: int | None, *, line: int | None = None) -> Medium | None:
         """The model glass of a code such as 517000.642000, or None for anything else."""
         try:
             medium = parse_glass_code(text)
@@ -75,13 +75,13 @@ class Media:
             raise LensFileError(str(error), file=self.file, surface=surface, line=line) from error
         return None if medium is None else self.model(medium.nd, medium.vd, surface, line=line)
 
-    def model(self, nd: float, vd: float | None, surface: int, *, line: int | None = None) -> Medium:
+    def model(self, nd: float, vd: float | None, surface: int | None, *, line: int | None = None) -> Medium:
         """A glass given by its index at the d line and its Abbe number; without it the index is constant."""
         if nd == 1.0:
             return AIR
         return self._made(lambda: model_glass(nd, vd) if vd else constant_index(nd), surface, line)
 
-    def constant(self, nd: float, name: str, surface: int, *, line: int | None = None) -> Medium:
+    def constant(self, nd: float, name: str, surface: int | None, *, line: int | None = None) -> Medium:
         """A named medium without dispersion."""
         return self._made(lambda: constant_index(nd, name), surface, line)
 
@@ -90,18 +90,22 @@ class Media:
         name: str,
         wavelengths_nm: Sequence[float],
         indices: Sequence[float],
-        surface: int,
+        surface: int | None,
         *,
         line: int | None = None,
     ) -> Medium:
         """A glass given by its indices."""
         return self._made(lambda: tabulated_glass(name, wavelengths_nm, indices), surface, line)
 
-    def _made(self, make: Callable[[], Medium], surface: int, line: int | None) -> Medium:
+    def _made(self, make: Callable[[], Medium], surface: int | None, line: int | None) -> Medium:
         try:
             return make()
         except LensError as error:
             raise LensFileError(str(error), file=self.file, surface=surface, line=line) from error
+
+
+def _place(surface: int | None) -> str:
+    return "object space" if surface is None else f"surface {surface}"
 
 
 def make_lens(file: str | Path, numbers: Sequence[int], notes: Notes, *, name: str, **parts: Any) -> Lens:
@@ -113,16 +117,25 @@ def make_lens(file: str | Path, numbers: Sequence[int], notes: Notes, *, name: s
     try:
         return Lens(name=name, notes=tuple(notes.lines), source=str(file), **parts)
     except LensError as error:
-        text, surface = str(error), None
-        head, found, rest = text.removeprefix(name).partition(": ")
-        if found and head.startswith(", surface "):
-            surface, text = numbers[int(head.removeprefix(", surface "))], rest
-        elif found and not head:
-            text = rest
-        raise LensFileError(text, file=file, surface=surface) from error
+        raise _in_the_files_terms(error, file, numbers, name) from error
 
 
-def check_glass(medium: Medium, surface: int) -> Literal["air", "model", "constant", "table", "catalogue"]:
+def _in_the_files_terms(
+    error: LensError, file: str | Path, numbers: Sequence[int], name: str, *, state: str = ""
+) -> LensFileError:
+    """The data model's refusal of the lens `name`, with the surface as the file counts it."""
+    text, surface = str(error), None
+    head, found, rest = text.removeprefix(name).partition(": ")
+    if found and head.startswith(", surface "):
+        surface, text = numbers[int(head.removeprefix(", surface "))], rest
+    elif found and not head:
+        text = rest
+    return LensFileError(f"state {state!r}: {text}" if state else text, file=file, surface=surface)
+
+
+def check_glass(
+    medium: Medium, surface: int | None = None
+) -> Literal["air", "model", "constant", "table", "catalogue"]:
     """How a medium is written so that reading gives it back; raises LensError if there is no way."""
     nd, vd, name, c = medium.nd, medium.vd, medium.name, medium.coefficients
     with contextlib.suppress(LensError, UnknownGlassError):
@@ -138,7 +151,7 @@ def check_glass(medium: Medium, surface: int) -> Literal["air", "model", "consta
             return "table"
         if medium == find_glass(name, catalogue=medium.catalogue):
             return "catalogue"
-    raise LensError(f"surface {surface}: the medium {name!r} ({medium.catalogue}) cannot be written to a lens file")
+    raise LensError(f"{_place(surface)}: the medium {name!r} ({medium.catalogue}) cannot be written to a lens file")
 
 
 def distinct(names: Sequence[str]) -> list[str]:
@@ -173,7 +186,7 @@ def reduced(state: State, lens: Lens) -> State:
     )
 
 
-def with_states(lens: Lens, states: Sequence[State], file: str | Path) -> Lens:
+def with_states(lens: Lens, states: Sequence[State], file: str | Path, numbers: Sequence[int]) -> Lens:
     """The lens with these states; names that occur twice get a number."""
     names = distinct([s.name for s in states])
     try:
@@ -181,18 +194,19 @@ def with_states(lens: Lens, states: Sequence[State], file: str | Path) -> Lens:
             lens, states=tuple(reduced(replace(s, name=n), lens) for s, n in zip(states, names, strict=True))
         )
     except LensError as error:
-        raise LensFileError(str(error), file=file) from error
-    check_states(full, file)
+        raise _in_the_files_terms(error, file, numbers, lens.name) from error
+    check_states(full, file, numbers)
     return full
 
 
-def check_states(lens: Lens, file: str | Path) -> None:
+def check_states(lens: Lens, file: str | Path, numbers: Sequence[int]) -> None:
     """Refuse a state in which the lens is none."""
     for i, state in enumerate(lens.states):
         try:
             lens.in_state(i)
         except LensError as error:
-            raise LensFileError(f"state {state.name!r}: {error}", file=file) from error
+            name = f"{lens.name} @ {state.name}"
+            raise _in_the_files_terms(error, file, numbers, name, state=state.name) from error
 
 
 def leading_dummies(

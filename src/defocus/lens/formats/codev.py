@@ -41,6 +41,7 @@ _IGNORED = frozenset(
     | {"LEN", "GO", "END", "ASP", "CON", "SPH"}
 )
 _MAX_COMMANDS = 100_000
+_MAX_LINE = 10_000  # characters of a line, or words of a command
 
 
 class Word(NamedTuple):
@@ -126,12 +127,14 @@ def _words(line: str) -> tuple[list[list[Word]], bool]:
     return commands, False
 
 
-def _commands(text: str) -> Iterator[Command]:
+def _commands(text: str, result: CodeVFile) -> Iterator[Command]:
     pending: list[Word] = []
     start = 1
     for number, line in enumerate(text.split("\n"), start=1):
         if not line or line.isspace():
             continue
+        if len(line) > _MAX_LINE or len(pending) > _MAX_LINE:
+            raise result.error("a command of extreme length", line=number)
         commands, goes_on = _words(line)
         if not pending:
             start = number
@@ -150,7 +153,7 @@ def parse(text: str, file: str | Path) -> CodeVFile:
     """Split the text of a .seq file into its parts."""
     result = CodeVFile(file)
     table: list[float] | None = None  # the wavelengths of a PRV block
-    for count, command in enumerate(_commands(text)):
+    for count, command in enumerate(_commands(text, result)):
         if count > _MAX_COMMANDS:
             raise result.error(f"more than {_MAX_COMMANDS} commands", line=command.line)
         if table is not None:

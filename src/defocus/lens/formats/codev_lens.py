@@ -67,7 +67,7 @@ def read_codev(text: str, file: str | Path, fallback_glass: FallbackGlass | None
         primary_wavelength=primary,
     )
     states = zoom.states(parts, lens, numbers, unit, defocus)
-    return with_states(lens, states, file) if states else lens
+    return with_states(lens, states, file, numbers) if states else lens
 
 
 def _unit(parts: CodeVFile) -> float:

@@ -173,13 +173,15 @@ def read_json(text: str, file: str | Path, fallback_glass: FallbackGlass | None 
         field=_field(reader, data.get("field"), "field"),
         image_radius=reader.optional(data.get("image_height_mm"), "image_height_mm"),
         object_distance=reader.distance(data.get("object"), "object"),
-        object_medium=AIR if medium is None else _medium(reader, reader.keys(medium, MEDIUM_KEYS, "object_medium"), -1),
+        object_medium=AIR
+        if medium is None
+        else _medium(reader, reader.keys(medium, MEDIUM_KEYS, "object_medium"), None),
         states=tuple(_state(reader, s) for s in reader.list(data.get("states", []), "states", _MAX_STATES)),
         patent=reader.text(data.get("patent"), "patent"),
         image_format=reader.text(data.get("format"), "format"),
         **wavelengths,
     )
-    check_states(lens, file)
+    check_states(lens, file, range(len(surfaces)))
     return lens
 
 
@@ -210,7 +212,7 @@ def _surface(reader: _Reader, value: Any, index: int) -> Surface:
     )
 
 
-def _medium(reader: _Reader, data: Mapping[str, Any], index: int) -> Medium:
+def _medium(reader: _Reader, data: Mapping[str, Any], index: int | None) -> Medium:
     nd, vd = reader.optional(data.get("nd"), "nd", index), reader.optional(data.get("vd"), "vd", index)
     name, catalogue = (
         reader.text(data.get("glass"), "glass", index),

@@ -22,19 +22,19 @@ def json_text(lens: Lens) -> str:
         "focal_length_mm": efl if math.isfinite(efl) else None,
         "f_number": number if number is not None and math.isfinite(number) else None,
         "image_height_mm": lens.image_radius,
-        "stop_surface": lens.stop,
+        "stop_surface": int(lens.stop),
         "surfaces": [_surface(s, i) for i, s in enumerate(lens.surfaces)],
         "object": _distance(lens.object_distance),
     }
     if lens.object_medium != AIR:
-        data["object_medium"] = _medium(lens.object_medium, -1)
+        data["object_medium"] = _medium(lens.object_medium, None)
     if lens.aperture != Aperture("stop_radius", lens.surfaces[lens.stop].semi_diameter or math.nan):
         data["aperture"] = _aperture(lens.aperture)
     if lens.field is not None:
         data["field"] = _field(lens.field)
     if lens.wavelengths_nm != (C_LINE_NM, D_LINE_NM, F_LINE_NM) or lens.primary_wavelength != 1:
         data["wavelengths_nm"] = list(lens.wavelengths_nm)
-        data["primary_wavelength"] = lens.primary_wavelength
+        data["primary_wavelength"] = int(lens.primary_wavelength)
     if lens.states:
         data["states"] = [_state(s) for s in lens.states]
     if lens.notes:
@@ -55,14 +55,14 @@ def _lines(data: dict[str, Any]) -> str:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=float)  # float: NumPy's scalars
 
 
 def _distance(value: float) -> str | float:
     return "infinity" if math.isinf(value) else value
 
 
-def _medium(medium: Medium, index: int) -> dict[str, Any]:
+def _medium(medium: Medium, index: int | None) -> dict[str, Any]:
     data: dict[str, Any] = {"nd": medium.nd, "vd": medium.vd}
     kind = check_glass(medium, index)
     if kind == "table":

@@ -119,7 +119,7 @@ def read_opticalbench(text: str, file: str | Path, fallback_glass: FallbackGlass
     if parts.states < 2:
         return lens
     states = [_state(parts, lens, numbers, k, name) for k, name in enumerate(_state_names(parts))]
-    return with_states(lens, states, file)
+    return with_states(lens, states, file, numbers)
 
 
 def _number(parts: BenchFile, row: Row) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ...errors import LensFileError
 
 MAX_BYTES = 8_000_000  # the largest lens files with merit functions and tolerances stay far below
+MAX_LINES = 100_000
 MAX_NUMBER_LENGTH = 64  # characters
 INFINITY_MM = 1e10  # lens programs write "at infinity" as this distance or a longer one
 
@@ -56,7 +57,10 @@ def decode(data: bytes, file: str | Path) -> str:
     raw = text.encode("latin-1", "replace")
     if len(raw) - len(raw.translate(None, _CONTROL)) > _MAX_CONTROL_SHARE * len(raw):
         raise LensFileError("a binary file, not a text prescription", file=file)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.count("\n") > MAX_LINES:
+        raise LensFileError(f"more than {MAX_LINES} lines, the limit for a lens file", file=file)
+    return text
 
 
 def _encoding(data: bytes) -> str:
@@ -120,7 +124,7 @@ def curvature_text(radius: float) -> str:
         return "0.0"
     with localcontext() as context:
         context.prec = 25
-        return f"{1 / Decimal(radius):E}"
+        return f"{1 / Decimal(float(radius)):E}"
 
 
 def scaled(word: str, power_of_ten: int) -> float | None:
@@ -133,4 +137,4 @@ def scaled(word: str, power_of_ten: int) -> float | None:
 
 def scaled_text(value: float, power_of_ten: int) -> str:
     """value × 10^power_of_ten, exactly."""
-    return f"{Decimal(repr(value)).scaleb(power_of_ten):E}"
+    return f"{Decimal(repr(float(value))).scaleb(power_of_ten):E}"

@@ -95,7 +95,7 @@ def read_zemax(text: str, file: str | Path, fallback_glass: FallbackGlass | None
         image_format=context.remarks.text("format"),
     )
     states = read_states(parts, lens, numbers, context.unit, context.remarks)
-    return with_states(lens, states, file) if states else lens
+    return with_states(lens, states, file, numbers) if states else lens
 
 
 def _unit(parts: ZemaxFile, notes: Notes) -> float:

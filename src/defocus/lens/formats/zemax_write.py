@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from ...errors import LensError
 from ...glass import Medium, find_glass
-from ..prescription import Field, Lens, Surface
+from ..prescription import D_LINE_NM, Field, Lens, Surface
 from .assemble import check_glass
-from .text import curvature_text, scaled_text
+from .text import clean, curvature_text, scaled_text
 from .zemax_remarks import PREFIX, VERSION
 
 _APERTURES = {
@@ -32,20 +32,20 @@ _MAX_STATES = 200
 def zemax_text(lens: Lens) -> str:
     """The .zmx text of a lens, in millimetres; line ends are \\n."""
     _refuse(lens)
-    catalogues = sorted({s.medium.catalogue.upper() for s in lens.surfaces if check_glass(s.medium, 0) == "catalogue"})
+    catalogues = sorted({s.medium.catalogue.upper() for s in lens.surfaces if check_glass(s.medium) == "catalogue"})
     field = lens.field or _stand_in(lens)
     lines = [
         "VERS 150514 0 0",
         "MODE SEQ",
-        f"NAME {lens.name}",
+        f"NAME {clean(lens.name)}",
         *_notes(lens, catalogues),
         "UNIT MM X W X CM MR CPMM",
         _aperture(lens),
         "ENVD 20 1 0",
         f"GCAT {' '.join(catalogues)}".rstrip(),
         f"FTYP {_FIELDS.index(field.kind)} 0 {len(field.points)} {len(lens.wavelengths_nm)} 0 0 0",
-        "XFLN " + " ".join(repr(float(x)) for x, _ in field.points),
-        "YFLN " + " ".join(repr(float(y)) for _, y in field.points),
+        "XFLN " + " ".join(_number(x) for x, _ in field.points),
+        "YFLN " + " ".join(_number(y) for _, y in field.points),
         "FWGN " + " ".join("1" for _ in field.points),
         *(f"WAVM {i} {scaled_text(w, -3)} 1" for i, w in enumerate(lens.wavelengths_nm, start=1)),
         f"PWAV {lens.primary_wavelength + 1}",
@@ -59,8 +59,15 @@ def zemax_text(lens: Lens) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _number(value: float) -> str:
+    """The shortest digits that give the number back; also for NumPy's scalars."""
+    return repr(float(value))
+
+
 def _refuse(lens: Lens) -> None:
     """What a .zmx file cannot hold."""
+    if lens.field is not None and not lens.field.points:
+        raise LensError(f"{lens.name}: a field without points cannot be written")
     if len(lens.states) > _MAX_STATES:
         raise LensError(f"{lens.name}: {len(lens.states)} states; a .zmx file holds {_MAX_STATES}")
     for state in lens.states:
@@ -90,36 +97,36 @@ def _notes(lens: Lens, catalogues: list[str]) -> list[str]:
     stop = lens.surfaces[lens.stop]
     notes = [f"version {VERSION}"]
     if lens.patent:
-        notes.append(f"patent {lens.patent}")
+        notes.append(f"patent {clean(lens.patent)}")
     if lens.image_format:
-        notes.append(f"format {lens.image_format}")
+        notes.append(f"format {clean(lens.image_format)}")
     if lens.image_radius is not None:
-        notes.append(f"image_radius {lens.image_radius!r}")
+        notes.append(f"image_radius {_number(lens.image_radius)}")
     if lens.field is None:
         notes.append("field none")
     if stop.semi_diameter is None and lens.aperture.kind == "stop_radius":
         notes.append("stop_semi_diameter none")
     for k, state in enumerate(lens.states, start=1):
-        notes.append(f"state {k} {state.name}")
+        notes.append(f"state {k} {clean(state.name)}")
         if state.image_radius is not None:
-            notes.append(f"state_image_radius {k} {state.image_radius!r}")
+            notes.append(f"state_image_radius {k} {_number(state.image_radius)}")
     for number, medium in enumerate((lens.object_medium, *(s.medium for s in lens.surfaces))):
         notes += _medium_notes(number, medium, catalogues)
     return [f"NOTE 0 {PREFIX}{note}" for note in notes]
 
 
 def _medium_notes(number: int, medium: Medium, catalogues: list[str]) -> list[str]:
-    kind = check_glass(medium, number - 1)
+    kind = check_glass(medium, number - 1 if number else None)
     if kind in ("air", "model"):
         return []
     if kind == "catalogue" and _glass_word(medium, catalogues) == medium.name:
         return []
-    notes = [f"glass {number} {medium.catalogue} {medium.name}"]
+    notes = [f"glass {number} {medium.catalogue} {clean(medium.name)}"]
     if kind == "table":
         c = medium.coefficients
-        rows = [(587.5618, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=True))
+        rows = [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=True))
         for i in range(0, len(rows), _TABLE_ROWS):
-            cells = " ".join(f"{w!r} {n!r}" for w, n in rows[i : i + _TABLE_ROWS])
+            cells = " ".join(f"{_number(w)} {_number(n)}" for w, n in rows[i : i + _TABLE_ROWS])
             notes.append(f"table {number} {cells}")
     return notes
 
@@ -133,20 +140,20 @@ def _glass_word(medium: Medium, catalogues: list[str]) -> str:
 
 def _aperture(lens: Lens) -> str:
     keyword = _APERTURES[lens.aperture.kind]
-    return keyword if keyword == "FLOA" else f"{keyword} {lens.aperture.value!r} 0"
+    return keyword if keyword == "FLOA" else f"{keyword} {_number(lens.aperture.value)} 0"
 
 
 def _glass(medium: Medium, catalogues: list[str]) -> list[str]:
-    kind = check_glass(medium, 0)
+    kind = check_glass(medium)
     if kind == "air":
         return []
     name = _glass_word(medium, catalogues) if kind == "catalogue" else "___BLANK"
     model = int(name == "___BLANK")
-    return [f"  GLAS {name} {model} 0 {medium.nd!r} {medium.vd or 0.0!r} 0 0 0 0 0 0"]
+    return [f"  GLAS {name} {model} 0 {_number(medium.nd)} {_number(medium.vd or 0.0)} 0 0 0 0 0 0"]
 
 
 def _object(lens: Lens, catalogues: list[str]) -> list[str]:
-    distance = "INFINITY" if math.isinf(lens.object_distance) else repr(lens.object_distance)
+    distance = "INFINITY" if math.isinf(lens.object_distance) else _number(lens.object_distance)
     return [
         "SURF 0",
         "  TYPE STANDARD",
@@ -160,7 +167,7 @@ def _object(lens: Lens, catalogues: list[str]) -> list[str]:
 def _surface(lens: Lens, i: int, s: Surface, catalogues: list[str]) -> list[str]:
     lines = [f"SURF {i + 1}"]
     if s.label:
-        lines.append(f"  COMM {s.label}")
+        lines.append(f"  COMM {clean(s.label)}")
     if i == lens.stop:
         lines.append("  STOP")
     kind, terms = _shape(s)
@@ -168,18 +175,18 @@ def _surface(lens: Lens, i: int, s: Surface, catalogues: list[str]) -> list[str]
         f"  TYPE {kind}",
         f'  CURV {curvature_text(s.radius)} 0 0 0 0 ""',
         *terms,
-        f"  DISZ {s.thickness!r}",
+        f"  DISZ {_number(s.thickness)}",
     ]
     lines += _glass(s.medium, catalogues)
     if s.conic:
-        lines.append(f"  CONI {s.conic!r}")
+        lines.append(f"  CONI {_number(s.conic)}")
     size = s.semi_diameter or 0.0
     if i == lens.stop and lens.aperture.kind == "stop_radius":
         size = lens.aperture.value
-    lines.append(f'  DIAM {size!r} {int(size > 0.0)} 0 0 1 ""')
+    lines.append(f'  DIAM {_number(size)} {int(size > 0.0)} 0 0 1 ""')
     changes = any(i == j for state in lens.states for j, _ in state.semi_diameter)
     if s.semi_diameter is not None or changes:
-        lines.append(f"  CLAP 0 {s.semi_diameter or 0.0!r} 0")
+        lines.append(f"  CLAP 0 {_number(s.semi_diameter or 0.0)} 0")
     return lines
 
 
@@ -187,13 +194,13 @@ def _shape(s: Surface) -> tuple[str, list[str]]:
     """The surface's type, and its aspheric terms."""
     if not s.aspheric:
         return "STANDARD", []
-    powers = [p for p, _ in s.aspheric]
-    even = all(p % 2 == 0 for p in powers)
-    if even and powers[-1] <= _EVEN_TERMS:
-        return "EVENASPH", [f"  PARM {p // 2} {a!r}" for p, a in s.aspheric]
-    step = 2 if even else 1
-    rows = [(1, float(powers[-1] // step)), (2, 1.0), *((p // step + 2, a) for p, a in s.aspheric)]
-    return ("XASPHERE" if even else "XOSPHERE"), [f'  XDAT {i} {value!r} 0 0 1.0 0.0 0 ""' for i, value in rows]
+    terms, highest = dict(s.aspheric), s.aspheric[-1][0]
+    step = 2 if all(p % 2 == 0 for p in terms) else 1
+    if step == 2 and highest <= _EVEN_TERMS:
+        return "EVENASPH", [f"  PARM {p // 2} {_number(terms.get(p, 0.0))}" for p in range(2, _EVEN_TERMS + 1, 2)]
+    values = [highest // step, 1.0, *(terms.get(p, 0.0) for p in range(step, highest + 1, step))]
+    lines = [f'  XDAT {i} {_number(value)} 0 0 1.0 0.0 0 ""' for i, value in enumerate(values, start=1)]
+    return "XASPHERE" if step == 2 else "XOSPHERE", lines
 
 
 def _configurations(lens: Lens) -> list[str]:
@@ -222,5 +229,5 @@ def _configurations(lens: Lens) -> list[str]:
 
 
 def _rows(name: str, target: int, values: Sequence[float]) -> list[str]:
-    words = ["1.0E+10" if math.isinf(v) else repr(float(v)) for v in values]
+    words = ["1.0E+10" if math.isinf(v) else _number(v) for v in values]
     return [f'{name} {target} {k} {w} 0 0 0 1 1 1.0 0.0 0 "" 0' for k, w in enumerate(words, start=1)]

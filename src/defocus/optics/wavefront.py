@@ -1,0 +1,214 @@
+"""The wavefront that a lens sends to the sensor, as a plane-wave spectrum.
+
+Each ray that leaves the lens at p with unit direction s and optical path L is a plane wave. About a point X on the
+sensor, the centre of the window that will be looked at, its phase is
+
+    W(s) = L + s·(X − p)        and        E(x) = ∬ A(s) exp(2πi [W(s) + s_x (x − X_x) + s_y (y − X_y)] / λ) ds_x ds_y
+
+with s_x, s_y the direction cosines in the sensor's frame. Aberrations and defocus are both in W: they are one smooth
+function, and on a blur of any size it is only as large as the blur is wide. Rays fill the traced rim of the pupil, so
+that W is fitted where light passes and nowhere else.
+
+Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle, so for |E|² to
+be the irradiance |A|² = dA / ds_x ds_y, without a further 1/s_z: with it the sum over the sensor would exceed what
+entered, and a large blur would differ from the density of its rays. The derivative is exact, by ray differentials.
+
+The paper's form takes the optical path on the exit-pupil sphere about the focus F and the radial direction there
+instead of the ray's own (`form="exit-pupil"`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .focus import meeting_point
+from .paraxial import FirstOrder, first_order
+from .pupil import ChiefRay, launch
+from .rim import Rim, find_rim
+from .system import System
+from .trace import Rays, Trace, to_plane, trace
+from .zernike import basis, cosine_modes
+
+DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the meridian
+AMPLITUDE_DEGREE = 8
+RINGS = 20
+SPOKES = 65  # of the rim's directions, one in two
+TABLE = 512  # entries of the rim's radius over half a turn
+RIDGE = 1e-13
+
+Form = Literal["plane-wave", "exit-pupil"]
+
+
+class Wavefront(eqx.Module):
+    """One point's wavefront in the meridional frame: +y points from the axis to the image point.
+
+    The pupil lies in the plane of direction cosines: centre + (x, y) · half, |(x, y)| ≤ about 1.
+    """
+
+    phase: Float[Array, "*batch modes"]  # Zernike coefficients of W, waves
+    amplitude: Float[Array, "*batch amplitude_modes"]  # Zernike coefficients of A, mm
+    centre: Float[Array, "*batch 2"]  # direction cosines
+    half: Float[Array, "*batch 2"]
+    rim: Float[Array, "*batch table"]  # radius of the pupil in direction cosines about `centre`, over ψ = 0 … π
+    image_height: Float[Array, "*batch"]  # mm; y of the window's centre X
+    blur: Float[Array, "*batch 2 2"]  # mm; lowest and highest intercept of the rays about X, in x and y
+    area: Float[Array, "*batch"]  # of the pupil in direction cosines: the illumination that it gives
+    residual_rms: Float[Array, "*batch"]  # waves
+    residual_max: Float[Array, "*batch"]  # waves
+    wavelength: Float[Array, "*batch"]  # mm
+    found: Bool[Array, "*batch"]  # a chief ray and light
+
+
+def find_wavefront(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    sensor_z: Float[Array, ""],
+    wavelength: Float[Array, ""],
+    *,
+    data: FirstOrder | None = None,
+    form: Form = "plane-wave",
+    energy: bool = True,
+) -> Wavefront:
+    """Trace one object point's pupil and fit its wavefront.
+
+    `vergence` is 1 / distance of the object along the chief ray (1/mm), `sensor_z` the sensor's place in the frame of
+    the prescription's image plane (mm), `wavelength` in mm. The chief ray's landing point on that sensor is the centre
+    X of the window. `energy` False gives the paper's constant amplitude.
+    """
+    data = first_order(system) if data is None else data
+    rim = find_rim(system, chief, vergence, data=data)
+    x, y = _ray_points(rim)
+
+    def send(x: Float[Array, " rays"], y: Float[Array, " rays"]) -> Trace:
+        return trace(system, launch(chief, x, y, vergence))
+
+    def directions(x: Float[Array, " rays"], y: Float[Array, " rays"]) -> Float[Array, "2 rays"]:
+        return send(x, y).direction[:2]
+
+    traced = send(x, y)
+    one, zero = jnp.ones_like(x), jnp.zeros_like(x)
+    across = jax.jvp(directions, (x, y), (one, zero))[1]
+    along = jax.jvp(directions, (x, y), (zero, one))[1]
+    stretch = jnp.abs(across[0] * along[1] - across[1] * along[0])  # ds_x ds_y / dA
+    obliquity = (1.0 + (x**2 + y**2) * vergence**2) ** -1.5  # of a near source, per area of the launch plane
+    amplitude = jnp.sqrt(obliquity / jnp.maximum(stretch, 1e-30)) if energy else one
+
+    origin = jnp.stack([jnp.zeros(()), chief.image_height, sensor_z])
+    s, w = _spectrum(traced, origin, data, form, rim.found)
+    edge = s[:2].reshape(2, RINGS, SPOKES)[:, -1]
+    low, high = jnp.min(edge, axis=1), jnp.max(edge, axis=1)
+    centre = jnp.stack([jnp.zeros(()), (low[1] + high[1]) / 2.0])
+    half = jnp.stack([high[0], (high[1] - low[1]) / 2.0])
+    half = jnp.where(half > 0.0, half, 1.0)
+
+    u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
+    weight = _weights(rim)
+    phase, residual = _fit(u, v, (w - jnp.mean(w)) / wavelength, weight, DEGREE)
+    scale, _ = _fit(u, v, amplitude, weight, AMPLITUDE_DEGREE)
+    table = _rim_table(system, chief, vergence, rim, origin, data, form, centre)
+    landing = to_plane(traced, sensor_z) - origin[:2, None]
+    reach = jnp.max(jnp.abs(landing[0]))
+    blur = jnp.stack([jnp.stack([-reach, reach]), jnp.stack([jnp.min(landing[1]), jnp.max(landing[1])])])
+    psi = jnp.linspace(0.0, jnp.pi, TABLE)
+    return Wavefront(
+        phase=phase,
+        amplitude=scale,
+        centre=centre,
+        half=half,
+        rim=table,
+        image_height=chief.image_height,
+        blur=blur,
+        area=jnp.trapezoid(table**2, psi),
+        residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
+        residual_max=jnp.max(jnp.abs(residual)),
+        wavelength=wavelength,
+        found=rim.found & chief.found & jnp.all(traced.alive),
+    )
+
+
+def _ray_points(rim: Rim) -> tuple[Float[Array, " rays"], Float[Array, " rays"]]:
+    """Rings of rays that end on the rim, crowded towards it as a polynomial fit wants them."""
+    rings = np.sin(np.pi / 2.0 * np.arange(1, RINGS + 1) / RINGS)
+    angle, radius = rim.angle[:: len(rim.angle) // (SPOKES - 1)], rim.radius[:: len(rim.angle) // (SPOKES - 1)]
+    r = jnp.asarray(rings)[:, None] * radius * (1.0 - 1e-9)
+    return (r * jnp.sin(angle)).ravel(), (rim.centre + r * jnp.cos(angle)).ravel()
+
+
+def _weights(rim: Rim) -> Float[Array, " rays"]:
+    """The area that each ray stands for, up to a factor."""
+    k = np.arange(RINGS + 1) / RINGS
+    edges = np.sin(np.pi / 2.0 * np.minimum(k + 0.5 / RINGS, 1.0)) ** 2
+    ring = np.diff(edges)
+    radius = rim.radius[:: len(rim.angle) // (SPOKES - 1)]
+    spoke = np.ones(SPOKES)
+    spoke[[0, -1]] = 0.5
+    return (jnp.asarray(ring)[:, None] * radius**2 * spoke).ravel()
+
+
+def _spectrum(
+    traced: Trace, origin: Float[Array, "3"], data: FirstOrder, form: Form, lit: Bool[Array, ""]
+) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
+    """Directions of the plane waves and their optical path W (mm) about `origin`."""
+    s, p, path = traced.direction, traced.position, traced.path
+    if form == "plane-wave":
+        return s, path + jnp.sum(s * (origin[:, None] - p), axis=0)
+    focus = jnp.where(lit, meeting_point(traced), origin)
+    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
+    radius = jnp.linalg.norm(focus - pupil)
+    offset = p - focus[:, None]
+    along = jnp.sum(s * offset, axis=0)
+    t = -along - jnp.sqrt(jnp.maximum(along**2 - jnp.sum(offset**2, axis=0) + radius**2, 0.0))
+    on_sphere = p + t * s
+    radial = (focus[:, None] - on_sphere) / radius
+    return radial, path + t + radius + jnp.sum(radial * (origin - focus)[:, None], axis=0)
+
+
+def _fit(
+    u: Float[Array, " rays"],
+    v: Float[Array, " rays"],
+    values: Float[Array, " rays"],
+    weight: Float[Array, " rays"],
+    degree: int,
+) -> tuple[Float[Array, " modes"], Float[Array, " rays"]]:
+    """Weighted least squares in the Zernike basis; coefficients and residual.
+
+    Normal equations with a ridge far below the data, and one step of refinement: on a vignetted pupil the modes are
+    nearly dependent, and which of the equal fits is taken does not matter where light passes.
+    """
+    b = basis(u, v, degree)
+    root = jnp.sqrt(weight / jnp.sum(weight))
+    a, target = b * root[:, None], values * root
+    gram = a.T @ a
+    gram = gram + RIDGE * jnp.trace(gram) * jnp.eye(len(cosine_modes(degree)))
+    factor = jax.scipy.linalg.cho_factor(gram)
+    coefficients = jax.scipy.linalg.cho_solve(factor, a.T @ target)
+    coefficients = coefficients + jax.scipy.linalg.cho_solve(factor, a.T @ (target - a @ coefficients))
+    return coefficients, values - b @ coefficients
+
+
+def _rim_table(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    rim: Rim,
+    origin: Float[Array, "3"],
+    data: FirstOrder,
+    form: Form,
+    centre: Float[Array, "2"],
+) -> Float[Array, " table"]:
+    """The rim's radius about `centre` in the plane of direction cosines, at equal steps of ψ from 0 to π."""
+    r = rim.radius * (1.0 - 1e-9)
+    rays: Rays = launch(chief, r * jnp.sin(rim.angle), rim.centre + r * jnp.cos(rim.angle), vergence)
+    s, _ = _spectrum(trace(system, rays), origin, data, form, rim.found)
+    # A real image has s pointing down where the entrance side points up: sort by angle.
+    psi = jnp.arctan2(jnp.abs(s[0] - centre[0]), s[1] - centre[1])
+    rho = jnp.hypot(s[0] - centre[0], s[1] - centre[1])
+    order = jnp.argsort(psi)
+    return jnp.interp(jnp.linspace(0.0, jnp.pi, TABLE), psi[order], rho[order])

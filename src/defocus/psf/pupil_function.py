@@ -1,0 +1,142 @@
+"""The pupil function on a grid of direction cosines, ready to be summed.
+
+The grid is aligned with the photograph: the wavefront's meridian is turned to the field's azimuth. Phase and amplitude
+come from tensor Chebyshev coefficients by two small matrix products each; the mask from the traced rim, with the
+fraction of each cell that lies inside, never hard edges.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Complex, Float
+
+from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE, TABLE, Wavefront
+from ..optics.zernike import basis, chebyshev, chebyshev_nodes, to_chebyshev
+
+
+class Spectrum(eqx.Module):
+    """A wavefront turned to the photograph's frame, as coefficients on the rectangle that holds its pupil."""
+
+    centre: Float[Array, "*batch 2"]  # direction cosines x, y
+    half: Float[Array, "*batch 2"]
+    phase: Float[Array, "*batch orders orders"]  # Chebyshev coefficients of W, waves
+    amplitude: Float[Array, "*batch amplitude_orders amplitude_orders"]
+    rim: Float[Array, "*batch table"]
+    pupil_centre: Float[Array, "*batch 2"]  # of the rim's polar coordinates
+    meridian: Float[Array, "*batch 2"]  # unit vector of the field's azimuth
+    wavelength: Float[Array, "*batch"]  # mm
+
+
+def turn(wavefront: Wavefront, azimuth: Float[Array, ""]) -> Spectrum:
+    """The wavefront for an image point at `azimuth` (radians from +x towards +y, in the photograph).
+
+    This is the one place where the lens's frame becomes the photograph's. The optical image stands on its head; the
+    photograph shows it upright, turned by 180°. A lens looks the same after any turn about its axis, so turning the
+    image point's meridian to where the point appears in the photograph is all that is needed.
+    """
+    meridian = jnp.stack([jnp.cos(azimuth), jnp.sin(azimuth)])
+    psi = jnp.linspace(0.0, jnp.pi, TABLE)
+    sides = jnp.concatenate([-psi[::-1], psi])
+    radius = jnp.concatenate([wavefront.rim[::-1], wavefront.rim])
+    across, along = radius * jnp.sin(sides), radius * jnp.cos(sides)
+    pupil_centre = _to_photograph(wavefront.centre[0], wavefront.centre[1], meridian)
+    x, y = _to_photograph(across, along, meridian) + pupil_centre[:, None]
+    low, high = jnp.stack([jnp.min(x), jnp.min(y)]), jnp.stack([jnp.max(x), jnp.max(y)])
+    centre, half = (low + high) / 2.0, (high - low) / 2.0 * 1.0001
+
+    def change(coefficients: Float[Array, " modes"], degree: int) -> Float[Array, "orders orders"]:
+        u, v = chebyshev_nodes(degree)
+        sx, sy = centre[0] + half[0] * u, centre[1] + half[1] * v
+        across, along = _to_meridian(sx, sy, meridian)
+        b = basis(
+            (across - wavefront.centre[0]) / wavefront.half[0],
+            (along - wavefront.centre[1]) / wavefront.half[1],
+            degree,
+        )
+        return to_chebyshev(b @ coefficients, degree)
+
+    return Spectrum(
+        centre=centre,
+        half=half,
+        phase=change(wavefront.phase, DEGREE),
+        amplitude=change(wavefront.amplitude, AMPLITUDE_DEGREE),
+        rim=wavefront.rim,
+        pupil_centre=pupil_centre,
+        meridian=meridian,
+        wavelength=wavefront.wavelength,
+    )
+
+
+def _to_photograph(
+    across: Float[Array, "*n"], along: Float[Array, "*n"], meridian: Float[Array, "2"]
+) -> Float[Array, "2 *n"]:
+    """(x, y) of components across and along the meridian; across points to the right when the meridian points up."""
+    return jnp.stack([along * meridian[0] + across * meridian[1], along * meridian[1] - across * meridian[0]])
+
+
+def _to_meridian(
+    x: Float[Array, "*n"], y: Float[Array, "*n"], meridian: Float[Array, "2"]
+) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    """Components across and along the meridian."""
+    return x * meridian[1] - y * meridian[0], x * meridian[0] + y * meridian[1]
+
+
+def grid_axis(samples: int) -> Float[Array, " samples"]:
+    """Cell centres over [−1, 1]."""
+    return (jnp.arange(samples) + 0.5) / samples * 2.0 - 1.0
+
+
+def pupil_function(
+    spectrum: Spectrum, samples: int, dtype: jnp.dtype = jnp.float32
+) -> Complex[Array, "samples samples"]:
+    """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y; zero outside the pupil."""
+    g = grid_axis(samples).astype(dtype)
+    wave = _evaluate(spectrum.phase, g, DEGREE, dtype)
+    wave = wave - jnp.round(wave)
+    amplitude = _evaluate(spectrum.amplitude, g, AMPLITUDE_DEGREE, dtype)
+    field = amplitude * _mask(spectrum, g, samples, dtype)
+    angle = 2.0 * jnp.pi * wave
+    return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle))
+
+
+def _evaluate(
+    coefficients: Float[Array, "orders orders"], g: Float[Array, " samples"], degree: int, dtype: jnp.dtype
+) -> Float[Array, "samples samples"]:
+    t = chebyshev(g, degree)
+    c = coefficients.astype(dtype)
+    # Low-precision matrix units would cost waves of phase here.
+    return jnp.matmul(jnp.matmul(t, c, precision="highest"), t.T, precision="highest")
+
+
+def _mask(
+    spectrum: Spectrum, g: Float[Array, " samples"], samples: int, dtype: jnp.dtype
+) -> Float[Array, "samples samples"]:
+    """The part of each cell that lies inside the rim, from the signed distance to it."""
+    half = spectrum.half.astype(dtype)
+    offset = (spectrum.centre - spectrum.pupil_centre).astype(dtype)
+    meridian = spectrum.meridian.astype(dtype)
+    x = (offset[0] + half[0] * g)[None, :]
+    y = (offset[1] + half[1] * g)[:, None]
+    across, along = _to_meridian(x, y, meridian)
+    rho = jnp.sqrt(across**2 + along**2)
+    psi = jnp.arctan2(jnp.abs(across), along)
+    place = psi * ((TABLE - 1) / jnp.pi)
+    lower = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, TABLE - 2)
+    table = spectrum.rim.astype(dtype)
+    inner, outer = table[lower], table[lower + 1]
+    part = place - lower
+    rim = inner + (outer - inner) * part
+    # The rim's normal, in polar components: (1, −ρ'/ρ) over its length.
+    tilt = (outer - inner) * ((TABLE - 1) / jnp.pi) / jnp.maximum(rim, 1e-12)
+    length = jnp.sqrt(1.0 + tilt**2)
+    unit = 1.0 / jnp.maximum(rho, 1e-12)
+    side = jnp.where(across < 0.0, -1.0, 1.0).astype(dtype)
+    radial_x, radial_y = x * unit, y * unit
+    # Perpendicular to the radius, towards growing |ψ|.
+    turn_across, turn_along = along * unit * side, -jnp.abs(across) * unit
+    perp_x, perp_y = _to_photograph(turn_across, turn_along, meridian)
+    normal_x, normal_y = (radial_x - tilt * perp_x) / length, (radial_y - tilt * perp_y) / length
+    cell = (jnp.abs(normal_x) * half[0] + jnp.abs(normal_y) * half[1]) * (2.0 / samples)
+    return jnp.clip(0.5 + (rim - rho) / length / cell, 0.0, 1.0)

@@ -1,0 +1,47 @@
+"""How many samples of the pupil a PSF needs.
+
+A sum over cells of width Δs repeats itself on the sensor with period λ/Δs. The replica of a blur that reaches from
+b₋ to b₊ around the window's centre stays out of a window of width w if λ/Δs ≥ w/2 + max(|b₋|, |b₊|) + margin; with
+the pupil's span 2h = N Δs,
+
+    N ≥ 2h (w/2 + max|b| + margin) / λ.
+
+The paper's bound comes from the defocus alone: N_inf = 4 NA² / √(1 − NA²) · |z| / λ, and it takes 2 N_inf.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+SAMPLE_BUCKETS = (64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, 4096)
+MARGIN = 0.15  # of the distance, for the fringes outside the geometric blur
+FEWEST = 64
+
+
+def needed_samples(
+    half: Float[Array, "*batch 2"], blur: Float[Array, "*batch 2 2"], window: float, wavelength: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """The ray-derived number of samples; `half` in direction cosines, `blur` and `window` (its width) in mm."""
+    reach = jnp.max(jnp.abs(blur), axis=-1)
+    # The blur's corners after a turn to any azimuth.
+    farthest = jnp.linalg.norm(reach, axis=-1)
+    widest = jnp.max(half, axis=-1)
+    return 2.0 * widest * (window / 2.0 + farthest) * (1.0 + MARGIN) / wavelength
+
+
+def paper_bound(
+    na: Float[Array, "*batch"], defocus: Float[Array, "*batch"], wavelength: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    """The paper's N_inf for a sensor `defocus` mm from the focus, in air."""
+    return 4.0 * na**2 / jnp.sqrt(1.0 - na**2) * jnp.abs(defocus) / wavelength
+
+
+def bucket(samples: float) -> int:
+    """The smallest size in use that holds `samples`; sizes past the table grow by 1024."""
+    wanted = max(float(samples), FEWEST)
+    for size in SAMPLE_BUCKETS:
+        if size >= wanted:
+            return size
+    return int(np.ceil(wanted / 1024.0) * 1024)
