@@ -58,10 +58,10 @@ canon-rf-100-500-f4.5|canon-rf-100-500mm-f45-71-l-is-usm|Canon RF 100–500 mm f
 canon-serenar-50-f1.8|canon-serenar-50f18|Canon Serenar 50 mm f/1.8|US 2,681,594 Claim 3|1954|double Gauss|edge=0.45
 enna-lithagon-28-f3.5|enna-munchen-ultra-lithagon-28mm-f35|Enna Ultra-Lithagon 28 mm f/3.5|US 2,959,100 Example 1|1960|retrofocus
 fujifilm-fujinon-sw-65-f5.6|fujifilm-fujinon-sw-65f56|Fujifilm Fujinon SW 65 mm f/5.6|JP S56-140311 Example 1|1981|symmetric wide-angle
-fujifilm-gf-110-f2|fujifilm-gf-110mm-f2|Fujifilm Fujinon GF 110 mm f/2|US 2018/0100988 A1 Example 1|2018|medium format, mirrorless
 fujifilm-gfx100rf-35-f4|fujifilm-gfx100rf-35mm-f4|Fujifilm Fujinon 35 mm f/4 (GFX100RF)|US 2025/0362482 A1 Example 5|2025|medium format, compact
 fujifilm-xf-56-f1.2|fujifilm-xf56mm-f12-r-wr|Fujifilm Fujinon XF 56 mm f/1.2 R WR|JP 2023-029039 A Example 2|2023|mirrorless portrait
 hasselblad-hc-80-f2.8|hasselblad-hc-80-f28|Hasselblad HC 80 mm f/2.8|US 2001/0050819 A1 Embodiment 3|2001|double Gauss
+hasselblad-xcd-90-f2.5|hasselblad-xcd-90-f25-v|Hasselblad XCD 90 mm f/2.5 V|JP 2022-099402 A Example 1|2022|medium format, mirrorless
 kodak-aero-ektar-152-f3.5|kodak-aero-ektar-6in-f35|Kodak Aero Ektar 6 in f/3.5|US 2,983,193|1961|aerial
 kodak-ektar-100-f6.3|kodak-wide-field-ektar-100f63|Kodak Wide Field Ektar 100 mm f/6.3|US 2,518,719 Example 2|1950|large format, symmetric wide-angle
 leica-macro-elmarit-60-f2.8|leica-macro-elmarit-r-60mm-f28|Leica Macro-Elmarit-R 60 mm f/2.8|US 3,552,833|1971|macro
@@ -75,7 +75,7 @@ nikon-dc-135-f2|nikon-af-dc-nikkor-135mm-f2|Nikon AF DC-Nikkor 135 mm f/2|US 4,9
 nikon-fisheye-10.5-f2.8|nikon-fisheye-nikkor-105mm-f28g-ed|Nikon AF DX Fisheye-Nikkor 10.5 mm f/2.8|US 7,161,746 B2 Example 9|2007|fisheye
 nikon-nikkor-21-f4|nikon-nikkor-o-21mm-f4|Nikon Nikkor-O 21 mm f/4|JP S43-030782 Example 2|1968|Biogon
 nikon-nikkor-24-f2.8|nikkor-24f28|Nikon Nikkor-N Auto 24 mm f/2.8|US 3,622,227 Example I|1971|retrofocus
-nikon-nikkor-80-200-f4.5|nikon-zoom-nikkor-auto-80-200mm-f4-5|Nikon Zoom-Nikkor Auto 80–200 mm f/4.5|US 3,615,125 Example 1|1971|telephoto zoom
+nikon-nikkor-80-200-f4.5|nikon-ai-zoom-nikkor-80-200mm-f45|Nikon AI Zoom-Nikkor 80–200 mm f/4.5|US 4,223,981 Embodiment 1|1980|telephoto zoom
 nikon-nikkor-85-f1.4|nikkor-85f14-ais|Nikon AI Nikkor 85 mm f/1.4 S|US 4,396,256 Embodiment 1|1983|double Gauss
 nikon-nikkor-600-f4|nikon-af-s-nikkor-600mm-f4e-fl-ed-vr|Nikon AF-S Nikkor 600 mm f/4E FL ED VR|US 2018/0031811 A1 Example 4|2018|telephoto
 nikon-nikkor-600-f5.6|nikon-ai-nikkor-600mm-f56-if-ed|Nikon AI Nikkor 600 mm f/5.6 IF-ED|JP S56-035116 Example 1|1981|telephoto
@@ -175,22 +175,20 @@ def find_sources(choice: Choice, folder: Path) -> dict[str, Lens]:
     found = {end: path for end in ("", *ENDS) for path in folder.rglob(f"{choice.source}{end and '_' + end}.json")}
     if set(found) not in ({""}, set(ENDS)):
         raise SystemExit(f"{choice.name}: no source file {choice.source}.json, or not both ends of the zoom")
-    return {end: read_lens(path) for end, path in found.items()}
+    return {end: _read(path) for end, path in found.items()}
+
+
+def _read(path: Path) -> Lens:
+    """A source file; its F-number, not its stop's semi-diameter, is what the patent gives."""
+    number = json.loads(path.read_text(encoding="utf-8"))["f_number"]
+    return replace(read_lens(path), aperture=Aperture("f_number", float(f"{number:.4g}")))
 
 
 def _tessar_1902() -> Lens:
     """As the source folder would hold it: image plane at the paraxial focus, 60° of field as the patent says."""
-    surfaces = tuple(
-        {"radius_mm": None, "thickness_mm": 3.0, "nd": 1.0, "semi_diameter_mm": 1.0}
-        if row is None
-        else {
-            "radius_mm": row[0] if math.isfinite(row[0]) else None,
-            "thickness_mm": row[1],
-            "nd": row[2],
-            "vd": row[3],
-        }
-        for row in TESSAR_1902
-    )
+    keys = ("radius_mm", "thickness_mm", "nd", "vd")
+    surfaces: list[dict[str, float | None]] = [dict(zip(keys, row, strict=True)) for row in TESSAR_1902]
+    surfaces[TESSAR_1902_STOP]["semi_diameter_mm"] = 1.0
     text = json.dumps({"f_number": 5.5, "stop_surface": TESSAR_1902_STOP, "surfaces": surfaces})
     lens = read_json(text, "zeiss-tessar-100-f5.5")
     lens = replace(lens, aperture=Aperture("f_number", 5.5))
@@ -202,23 +200,13 @@ def _tessar_1902() -> Lens:
 
 
 def strip(lens: Lens, choice: Choice) -> Lens:
-    """The patent's own numbers: no semi-diameters but the stop's, whose radius gives the F-number paraxially."""
-    # Rounded up, so that f/8 stays within f/8.
+    """The patent's own numbers: no semi-diameters, and the stop's radius from the F-number, paraxially."""
     given = choice.settings.get("stop")
-    radius = float(given) if given else math.ceil(_stop_radius(lens) * 1e4 - 1e-6) / 1e4
+    radius = float(given) if given else float(pack_one(lens).semi_diameter[lens.stop])
+    # Rounded up, so that f/8 stays within f/8.
+    aperture = Aperture("stop_radius", math.ceil(radius * 1e4 - 1e-6) / 1e4)
     surfaces = tuple(replace(s, semi_diameter=None, label="") for s in lens.surfaces)
-    return replace(lens, name=choice.title, patent=choice.patent, surfaces=surfaces, aperture=_stop(radius), source="")
-
-
-def _stop(radius: float) -> Aperture:
-    return Aperture("stop_radius", radius)
-
-
-def _stop_radius(lens: Lens) -> float:
-    """mm, for the lens's F-number to four digits."""
-    number = float(f"{float(first_order(pack_one(lens)).f_number):.4g}")
-    with_number = replace(lens, aperture=Aperture("f_number", number))
-    return float(pack_one(with_number).semi_diameter[lens.stop])
+    return replace(lens, name=choice.title, patent=choice.patent, surfaces=surfaces, aperture=aperture, source="")
 
 
 def edge_fraction(choice: Choice, lens: Lens) -> float:

@@ -123,12 +123,10 @@ def test_collection(selection_rays) -> None:  # type: ignore[no-untyped-def]
     names = selection_rays.names
     assert len(names) >= 60
     groups: dict[tuple[int, int, int], list[int]] = {}
-    for i, lens in enumerate(selection_rays.lenses):
-        own = bucket_of(lens)
+    for i, one in enumerate(selection_rays.lenses):
+        own = bucket_of(one)
         fits = next(
-            b
-            for b in (PLAIN, MEDIUM, LARGE)
-            if b.surfaces >= own.surfaces and b.even >= own.even and b.odd >= own.odd
+            b for b in (PLAIN, MEDIUM, LARGE) if b.surfaces >= own.surfaces and b.even >= own.even and b.odd >= own.odd
         )
         groups.setdefault((fits.surfaces, fits.even, fits.odd), []).append(i)
     results: dict[str, Comparison] = {}

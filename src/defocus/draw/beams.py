@@ -19,10 +19,11 @@ from jaxtyping import Array, Bool, Float
 from ..errors import TraceError
 from ..lens.prescription import Lens
 from ..optics.field import image_radius_of, vergence_of
+from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order_batch
 from ..optics.pupil import ChiefRay, chief_ray, launch
 from ..optics.system import System, pack
-from ..optics.trace import Trace, trace
+from ..optics.trace import to_plane, trace
 
 COUNT = 601  # rays per call; odd, so that the chief ray is one of a fan
 WIDTH = 3.0  # half width of a search, in radii of the paraxial entrance pupil
@@ -41,7 +42,7 @@ class Optics:
     lens: Lens
     system: System
     first_order: FirstOrder
-    image_radius: float  # mm
+    image_radius: float  # mm; 0: no field, only the axis
 
     @property
     def pupil_radius(self) -> float:
@@ -65,6 +66,18 @@ class Beam:
         return math.isfinite(self.low)
 
 
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Rays of a beam, as numpy arrays."""
+
+    passes: Bool[np.ndarray, " rays"]
+    heading: Float[np.ndarray, "3 rays"]  # direction in object space
+    points: Float[np.ndarray, "surfaces 3 rays"]  # mm, where they meet each surface, in its vertex's frame
+    landing: Float[np.ndarray, "2 rays"]  # mm, on the prescription's image plane
+    slope: Float[np.ndarray, "2 rays"]  # dx/dz and dy/dz behind the lens
+    focus: float  # mm from the prescription's image plane: where those that pass come together best
+
+
 @eqx.filter_jit
 def _chief(system: System, height: Float[Array, ""], distance: Float[Array, ""]) -> tuple[ChiefRay, Float[Array, ""]]:
     chief = chief_ray(system, height, "image_height")
@@ -74,31 +87,45 @@ def _chief(system: System, height: Float[Array, ""], distance: Float[Array, ""])
 @eqx.filter_jit
 def _trace(
     system: System, chief: ChiefRay, vergence: Float[Array, ""], x: Float[Array, " rays"], y: Float[Array, " rays"]
-) -> tuple[Trace, Float[Array, "3 rays"]]:
+) -> dict[str, Array]:
     rays = launch(chief, x, y, vergence)
-    return trace(system, rays, record=True), rays.direction
+    traced = trace(system, rays, record=True)
+    assert traced.points is not None
+    return {
+        "passes": traced.passes,
+        "heading": rays.direction,
+        "points": traced.points,
+        "landing": to_plane(traced),
+        "slope": traced.direction[:2] / traced.direction[2],
+        "focus": best_focus(traced),
+    }
 
 
 def optics_of(lens: Lens) -> Optics:
-    """Pack a lens whose clear apertures are known. Raises `TraceError` where it has no image radius."""
+    """Pack a lens whose clear apertures are known."""
     batch = pack([lens])
-    data = first_order_batch(batch)
-    first = jax.tree.map(lambda leaf: leaf[0], data)
-    return Optics(lens, batch[0], first, image_radius_of(lens, batch[0]))
+    first = jax.tree.map(lambda leaf: leaf[0], first_order_batch(batch))
+    return Optics(lens, batch[0], first, drawn_image_radius(lens, batch[0]))
 
 
-def trace_rays(
-    optics: Optics, beam: Beam, x: Heights, y: Heights, *, system: System | None = None
-) -> tuple[Trace, Float[np.ndarray, "3 rays"]]:
-    """At most COUNT rays of a beam, through points (x, y) mm from its chief ray, and their directions in object space.
+def drawn_image_radius(lens: Lens, system: System) -> float:
+    """The image radius (mm); 0 for a lens without a field, of which only the axis can be drawn."""
+    if lens.image_radius is None and (lens.field is None or lens.field.radius == 0.0):
+        return 0.0
+    return image_radius_of(lens, system)
 
-    The arrays of the result are numpy's. `system` is the lens at another wavelength; the object stays where it is.
+
+def trace_rays(optics: Optics, beam: Beam, x: Heights, y: Heights, *, system: System | None = None) -> Traced:
+    """Trace at most COUNT rays of a beam, through points (x, y) mm from its chief ray on the plane normal to it.
+
+    `system` is the lens at another wavelength; the object stays where it is.
     """
     count = len(y)
-    padded = [jnp.asarray(np.concatenate([v, np.zeros(COUNT - count)])) for v in (x, y)]
-    traced, direction = _trace(system or optics.system, beam.chief, jnp.asarray(beam.vergence), *padded)
-    traced, direction = jax.tree.map(lambda leaf: np.asarray(leaf)[..., :count], (traced, direction))
-    return traced, direction
+    blocked = np.full(COUNT - count, 1e3 * optics.pupil_radius)  # rays that fill up the call pass nothing
+    padded = [jnp.asarray(np.concatenate([values, blocked])) for values in (x, y)]
+    seen = _trace(system or optics.system, beam.chief, jnp.asarray(beam.vergence), *padded)
+    focus = float(seen.pop("focus"))
+    return Traced(**{name: np.asarray(value)[..., :count] for name, value in seen.items()}, focus=focus)
 
 
 def find_beam(optics: Optics, field: float) -> Beam:
@@ -110,7 +137,7 @@ def find_beam(optics: Optics, field: float) -> Beam:
         return dark
 
     def passes(y: Heights) -> Bool[np.ndarray, " rays"]:
-        return np.asarray(trace_rays(optics, dark, np.zeros_like(y), y)[0].passes)
+        return trace_rays(optics, dark, np.zeros_like(y), y).passes
 
     width = WIDTH * optics.pupil_radius
     y = np.linspace(-width, width, COUNT)
@@ -170,10 +197,13 @@ def lit_beams(optics: Optics, fields: Sequence[float]) -> list[tuple[tuple[float
     """For each field (fractions of the image radius, from the axis outwards) its beam, or that of a stand-in.
 
     A field without light is replaced by the outermost inside it that has a beam; those that come to the same are one
-    entry. Each comes with the fields that were asked for. Raises `TraceError` where not even the axis has light.
+    entry. Each comes with the fields that were asked for. A lens without a field has its axis only. Raises
+    `TraceError` where not even the axis has light.
     """
+    if not fields or not all(field >= 0.0 for field in fields):
+        raise ValueError(f"fields {tuple(fields)}; expected fractions of the image radius, 0 or more")
     found: list[tuple[tuple[float, ...], Beam]] = []
-    for asked in sorted(fields):
+    for asked in sorted(fields) if optics.image_radius > 0.0 else (0.0,):
         beam = lit_beam(optics, asked)
         if found and beam.field < asked and beam.field <= found[-1][1].field + SAME_FIELD:
             found[-1] = (*found[-1][0], asked), found[-1][1]

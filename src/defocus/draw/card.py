@@ -22,7 +22,7 @@ COLUMN_WIDTH = 3.0
 def draw_card(lens: Lens) -> Figure:
     """One page about a lens. Missing clear apertures are solved for.
 
-    Raises `TraceError` for a lens without image radius or without light on the axis.
+    Raises `TraceError` for a lens without light on the axis; what else could not be measured is said on the page.
     """
     lens = with_clear_apertures(lens)
     layout = plan_layout(lens)

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from ..glass import Medium
 from ..lens.prescription import Lens
 from ..optics.apertures import solve_clear_apertures
-from ..optics.field import image_radius_of
 from ..optics.system import pack_one
+from .beams import drawn_image_radius
 from .profiles import Profiles, sag_at, vertices
 
 
@@ -34,10 +34,10 @@ class Geometry:
     """Everything of a layout but the rays."""
 
     elements: tuple[Element, ...]
-    aspheres: tuple[Float[np.ndarray, "points 2"], ...]  # (z, y) of each aspheric surface within its clear aperture
+    aspheres: tuple[Float[np.ndarray, "_ 2"], ...]  # (z, y) of each aspheric surface within its clear aperture
     stop: tuple[float, float]  # z, radius
     stop_reach: float  # y to which the stop's blades extend
-    image: tuple[float, float]  # z, image radius
+    image: tuple[float, float]  # z, image radius; 0 for a lens without a field
     narrowed: dict[int, float]  # surface → drawn radius, where it would meet a neighbour inside its clear aperture
 
     @property
@@ -79,7 +79,7 @@ def cross_section(lens: Lens) -> Geometry:
     lens = with_clear_apertures(lens)
     system = pack_one(lens)
     stop_radius = float(system.semi_diameter[lens.stop])
-    image_radius = image_radius_of(lens, system)
+    image_radius = drawn_image_radius(lens, system)
     z0 = vertices(lens)
     profiles = Profiles(lens, system, image_radius)
     elements = []
@@ -89,7 +89,9 @@ def cross_section(lens: Lens) -> Geometry:
         plate = all(s.curvature == 0.0 and not s.aspheric for s in surfaces)
         front, back = (_mirrored(*profiles.upto(k, profiles.edge[i])) for k in (i, j))
         elements.append(Element(*ends, profiles.media[i], np.concatenate([front, back[::-1]]), plate))
-    stop_sag = float(sag_at(system, np.array([stop_radius]))[0][lens.stop, 0])
+    stop = lens.surfaces[lens.stop]
+    is_plane = stop.curvature == 0.0 and not stop.aspheric
+    stop_sag = 0.0 if is_plane else float(sag_at(system, np.array([stop_radius]))[0][lens.stop, 0])
     return Geometry(
         elements=tuple(elements),
         aspheres=tuple(

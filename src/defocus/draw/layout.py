@@ -53,7 +53,8 @@ def draw_layout(
     """The cross-section of a lens with `rays` real rays for each field (fractions of the image radius).
 
     Missing clear apertures are solved for. Where no light reaches a field, the outermost one with light takes its
-    place, and the legend says so. Raises `TraceError` for a lens without image radius or without light on the axis.
+    place, and the legend says so; of a lens without a field only the axis is drawn. Raises `TraceError` for a lens
+    without light on the axis.
     """
     layout = plan_layout(lens, fields=fields, rays=rays)
     width, height = layout.size
@@ -129,6 +130,7 @@ def paint_layout(axes: Axes, layout: Layout) -> None:
     for side in (1.0, -1.0):
         axes.plot([z, z], [side * radius, side * geometry.stop_reach], color=style.INK, linewidth=style.STOP, zorder=6)
     z, radius = geometry.image
+    radius = radius or 0.5 * geometry.stop[1]  # a lens without a field still has an image plane
     axes.plot([z, z], [-radius, radius], color=style.INK, linewidth=style.IMAGE, zorder=6)
 
     bar = style.nice_length(0.2 * width)
@@ -158,6 +160,8 @@ def _entries(layout: Layout) -> list[Line2D | Patch]:
 
 def _note(layout: Layout) -> str:
     """What else the reader should know."""
+    if layout.geometry.image[1] == 0.0:
+        return "the prescription gives no field: axis only"
     given = {i: s.semi_diameter or 0.0 for i, s in enumerate(layout.lens.surfaces)}
     narrowed = sorted(i for i, radius in layout.geometry.narrowed.items() if radius < WORTH_A_NOTE * given[i])
     if not narrowed:

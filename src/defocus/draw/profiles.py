@@ -36,6 +36,7 @@ _GRID = 1024  # radii per call of `_sag`: one shape, one compilation per bucket
 _FAR = 1e12  # mm; beyond anything, and still a number that can be halved
 
 Profile = Float[np.ndarray, " nodes"]
+Part = Float[np.ndarray, " part"]  # of a profile: outside its clear aperture
 Mask = Bool[np.ndarray, " nodes"]
 
 
@@ -99,9 +100,13 @@ class Profiles:
         self.narrowed: dict[int, float] = {}  # surface number → the radius that it was reduced to
         self.edge: dict[int, float] = {}  # row of the front surface → radius of the element
         self._lens = lens
-        self.radii = self._nodes(system)
         z0 = vertices(lens)
+        self.radii = np.unique(np.concatenate([np.linspace(0.0, self.widest, NODES), self.semi]))
         depth, self._slope = (values[self.numbers] for values in sag_at(system, self.radii))
+        steep = self._rims_of_steep_surfaces()
+        if len(steep):
+            self.radii = np.unique(np.concatenate([self.radii, steep]))[-_GRID:]
+            depth, self._slope = (values[self.numbers] for values in sag_at(system, self.radii))
         self._own = depth + z0[self.numbers][:, None]
         if self.glass and self.glass[-1]:
             self.numbers.append(len(lens.surfaces))
@@ -126,11 +131,11 @@ class Profiles:
         number = self.numbers[row]
         return number < len(self._lens.surfaces) and self._lens.surfaces[number].is_aspheric
 
-    def _nodes(self, system: System) -> Profile:
-        """Radii: even ones, the rims themselves, and a few more before the rims of steep surfaces."""
-        slope = np.abs(sag_at(system, self.semi)[1][self.numbers].diagonal())
-        steep = [a * np.cos(np.linspace(0.0, 0.5, RIM_NODES)) for a, s in zip(self.semi, slope, strict=True) if s > 1.0]
-        return np.unique(np.concatenate([np.linspace(0.0, self.widest, NODES), self.semi, *steep]))[-_GRID:]
+    def _rims_of_steep_surfaces(self) -> Profile:
+        """A few more radii inside the rims of steep surfaces."""
+        at_rim = np.searchsorted(self.radii, self.semi)
+        steep = np.abs(self._slope[np.arange(len(self.semi)), at_rim]) > 1.0
+        return np.outer(self.semi[steep], np.cos(np.linspace(0.0, 0.5, RIM_NODES))).ravel()
 
     def _narrow(self) -> None:
         """Reduce clear apertures to where a surface exists, and where two of them would cross."""
@@ -191,7 +196,7 @@ class Profiles:
         """The other surfaces of the one or two elements that a surface belongs to."""
         return [*([i - 1] if i > 0 and self.glass[i - 1] else []), *([i + 1] if self.glass[i] else [])]
 
-    def _continuations(self, i: int, outside: Mask) -> Iterator[tuple[Profile, Way]]:
+    def _continuations(self, i: int, outside: Mask) -> Iterator[tuple[Part, Way]]:
         """z of the ways to continue a surface past its clear aperture, best first."""
         radii, rim = self.radii[outside], self._rim(i)
         curve, flat = self._own[i, outside], np.full(len(radii), rim)
@@ -217,7 +222,7 @@ class Profiles:
         behind, before = self.glass[i], i > 0 and self.glass[i - 1]
         return (behind and before) or (curvature > 0.0 if behind else curvature < 0.0)
 
-    def _clears(self, i: int, outside: Mask, way: Profile) -> bool:
+    def _clears(self, i: int, outside: Mask, way: Part) -> bool:
         """Whether a continuation leaves glass between it and the clear apertures of its own elements."""
         for k in self._partners(i):
             there = self.radii[outside] <= self.semi[k]
@@ -260,7 +265,7 @@ class Profiles:
         gaps[self._partners(i)] = THINNEST_EDGE * self.semi[i]
         return gaps
 
-    def _give_way(self, i: int, flat: Profile, low: Profile, high: Profile) -> Profile:
+    def _give_way(self, i: int, flat: Part, low: Part, high: Part) -> Part:
         """A flat that has given way does not come back: that would be a hook around the neighbour's edge."""
         behind, before = self.glass[i], i > 0 and self.glass[i - 1]
         if before and not behind:
@@ -270,10 +275,10 @@ class Profiles:
         return flat
 
 
-def _largest(profiles: Float[np.ndarray, "some nodes"]) -> Profile:
+def _largest(profiles: Float[np.ndarray, "some part"]) -> Part:
     """Largest z of the profiles at each node; −_FAR where there is none."""
     return np.max(np.nan_to_num(profiles, nan=-_FAR), axis=0, initial=-_FAR)
 
 
-def _smallest(profiles: Float[np.ndarray, "some nodes"]) -> Profile:
+def _smallest(profiles: Float[np.ndarray, "some part"]) -> Part:
     return np.min(np.nan_to_num(profiles, nan=_FAR), axis=0, initial=_FAR)

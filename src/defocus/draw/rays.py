@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 from ..lens.prescription import Lens
-from ..optics.trace import to_plane
 from .beams import Beam, Optics, field_label, lit_beams, optics_of, trace_rays
 from .geometry import cross_section, with_clear_apertures
 from .profiles import refracting, vertices
@@ -39,6 +38,8 @@ def ray_paths(lens: Lens, fields: Sequence[float] = (0.0, 0.7, 1.0), *, rays: in
     light reaches is replaced by the outermost one inside it that has a beam; fields that come to the same are drawn
     once. Raises `TraceError` where not even the axis has light.
     """
+    if rays < 2:
+        raise ValueError(f"{rays} rays per field; expected at least 2, the rims of the beam")
     lens = with_clear_apertures(lens)
     optics = optics_of(lens.with_semi_diameters(cross_section(lens).narrowed))
     return [_fan(optics, asked, beam, rays) for asked, beam in lit_beams(optics, fields)]
@@ -48,14 +49,14 @@ def _fan(optics: Optics, asked: tuple[float, ...], beam: Beam, rays: int) -> Fan
     y = np.linspace(beam.low, beam.high, rays)
     if beam.chief_passes and rays > 2:
         y[1 + np.argmin(np.abs(y[1:-1]))] = 0.0  # the chief ray itself
-    traced, heading = trace_rays(optics, beam, np.zeros_like(y), y)
-    assert traced.points is not None
+    traced = trace_rays(optics, beam, np.zeros_like(y), y)
     z0 = vertices(optics.lens)
     # A dummy or a stop that stands behind the next vertex lies on the line but not on the light's way.
-    hits = np.stack([np.asarray(traced.points)[i, 1:] + [[0.0], [z0[i]]] for i in refracting(optics.lens)])
-    end = np.stack([np.asarray(to_plane(traced))[1], np.full(len(y), z0[-1])])
-    start = _starts(optics.lens, hits[0], heading[1:], np.asarray(beam.chief.direction)[1:], LEAD * float(np.ptp(z0)))
-    paths = np.concatenate([start[None], hits, end[None]]).transpose(2, 0, 1)[np.asarray(traced.passes)]
+    hits = np.stack([traced.points[i, 1:] + [[0.0], [z0[i]]] for i in refracting(optics.lens)])
+    end = np.stack([traced.landing[1], np.full(len(y), z0[-1])])
+    chief, lead = np.asarray(beam.chief.direction)[1:], LEAD * float(np.ptp(z0))
+    start = _starts(optics.lens, hits[0], traced.heading[1:], chief, lead)
+    paths = np.concatenate([start[None], hits, end[None]]).transpose(2, 0, 1)[traced.passes]
     below = -1.0 if paths[:, -1, 0].mean() > 0.0 else 1.0
     return Fan(
         asked=asked,
@@ -69,7 +70,7 @@ def _starts(
     lens: Lens,
     hits: Float[np.ndarray, "2 rays"],
     heading: Float[np.ndarray, "2 rays"],
-    chief: Float[np.ndarray, 2],
+    chief: Float[np.ndarray, "2"],
     lead: float,
 ) -> Float[np.ndarray, "2 rays"]:
     """Where the drawn rays begin: on a line across the beam, `lead` mm ahead of the first of them to meet the glass."""

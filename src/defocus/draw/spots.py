@@ -23,9 +23,7 @@ from matplotlib.patches import Circle
 
 from ..errors import TraceError
 from ..lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
-from ..optics.focus import best_focus
 from ..optics.system import pack_one
-from ..optics.trace import Trace, to_plane
 from . import style
 from .beams import COUNT, Beam, Optics, field_label, lit_beam, lit_beams, optics_of, trace_rays
 from .geometry import with_clear_apertures
@@ -46,10 +44,10 @@ class Spot:
     asked: tuple[float, ...]  # fields that were asked for, as fractions of the image radius
     field: float  # the one that is drawn: the outermost with light, where one that was asked for has none
     label: str
-    at_zero: tuple[Float[np.ndarray, "2 rays"], ...]  # mm, on the prescription's image plane, for each wavelength
-    slope: tuple[Float[np.ndarray, "2 rays"], ...]  # mm per mm
+    at_zero: tuple[Float[np.ndarray, "2 _"], ...]  # mm, on the prescription's image plane, for each wavelength
+    slope: tuple[Float[np.ndarray, "2 _"], ...]  # mm per mm
 
-    def at(self, z: float) -> list[Float[np.ndarray, "2 rays"]]:
+    def at(self, z: float) -> list[Float[np.ndarray, "2 _"]]:
         """Points (mm) on the plane z mm behind the prescription's image plane, from their common centroid."""
         points = [p + z * s for p, s in zip(self.at_zero, self.slope, strict=True)]
         centre = np.concatenate(points, axis=1).mean(axis=1, keepdims=True)
@@ -88,8 +86,10 @@ def spot_diagram(
     focus = 0.0
     if at_best_focus:
         axis = lit_beam(optics, 0.0)
-        x, y = _pupil(optics, axis)
-        focus = float(best_focus(trace_rays(optics, axis, x, y)[0]))
+        half = COUNT // 2
+        radius = axis.high * np.sqrt((np.arange(half) + 0.5) / half)  # rings of equal area
+        y = np.concatenate([-radius, radius])
+        focus = trace_rays(optics, axis, np.zeros_like(y), y).focus
     airy = 0.61 * D_LINE_NM * 1e-6 / float(optics.first_order.na)
     spots = tuple(_spot(optics, asked, beam, wavelengths_nm) for asked, beam in beams)
     return SpotDiagram(spots, tuple(wavelengths_nm), focus, at_best_focus, airy)
@@ -104,7 +104,7 @@ def _pupil(optics: Optics, beam: Beam) -> tuple[Float[np.ndarray, " rays"], Floa
         steps = np.linspace(0.0, 1.0, SEARCH)
         unit = np.stack([g.ravel() for g in np.meshgrid(steps, steps)])
         x, y = box[:, :1] + unit * np.diff(box)
-        passes = np.asarray(trace_rays(optics, beam, x, y)[0].passes)
+        passes = trace_rays(optics, beam, x, y).passes
         if not passes.any():
             break
         low, high = unit[:, passes].min(axis=1) - cell, unit[:, passes].max(axis=1) + cell
@@ -125,17 +125,17 @@ def _spot(optics: Optics, asked: tuple[float, ...], beam: Beam, wavelengths_nm: 
         # Only the indices change: the stop stays as wide as it is at the d line.
         index = pack_one(optics.lens, wavelength).index
         system = eqx.tree_at(lambda s: s.index, optics.system, jnp.asarray(index))
-        traced: Trace = trace_rays(optics, beam, x, y, system=system)[0]
-        passes = np.asarray(traced.passes)
-        if not passes.any():
-            raise TraceError(
-                f"{optics.lens.name}: no ray of field {beam.field:g} passes at {wavelength:g} nm, though some do at "
-                "the d line; its beam is too thin for a spot diagram"
-            )
-        places.append(np.asarray(to_plane(traced))[:, passes])
-        slopes.append((np.asarray(traced.direction)[:2] / np.asarray(traced.direction)[2])[:, passes])
-    outwards = -1.0 if places[0][1].mean() < 0.0 else 1.0
-    turn = np.array([[1.0], [outwards]])
+        traced = trace_rays(optics, beam, x, y, system=system)
+        places.append(traced.landing[:, traced.passes])
+        slopes.append(traced.slope[:, traced.passes])
+    heights = np.concatenate(places, axis=1)[1]
+    if not len(heights):
+        tried = ", ".join(f"{wavelength:g}" for wavelength in wavelengths_nm)
+        raise TraceError(
+            f"{optics.lens.name}: no ray of field {beam.field:g} passes at {tried} nm, though some do at the d line; "
+            "choose other wavelengths"
+        )
+    turn = np.array([[1.0], [-1.0 if heights.mean() < 0.0 else 1.0]])
     label = field_label(asked, beam)
     return Spot(asked, beam.field, label, tuple(turn * p for p in places), tuple(turn * s for s in slopes))
 
@@ -189,7 +189,7 @@ def paint_spots(
             axes = container.add_axes((x / width, bottom / height, side / width, side / height))
             _paint_spot(axes, spot, diagram, defocus, half)
             if row == 0:
-                _paint_head(axes, spot)
+                _paint_head(axes, spot, diagram.wavelengths_nm)
             if column == 0 and rows > 1:
                 text = f"{defocus:+.3g} mm".replace("-", "−") if defocus else "focus"
                 _beside(axes, text, (0.0, 0.5), (-5.0, 0.0), ha="right", va="center", rotation=90)
@@ -228,12 +228,13 @@ def _paint_spot(axes: Axes, spot: Spot, diagram: SpotDiagram, defocus: float, ha
     _beside(axes, f"RMS {spot.rms(z) * 1e3:.3g} µm", (0.5, 0.0), (0.0, -3.0), va="top")
 
 
-def _paint_head(axes: Axes, spot: Spot) -> None:
-    """Above a column: the field, its height and angle, and for a stand-in the fields without light."""
+def _paint_head(axes: Axes, spot: Spot, wavelengths_nm: Sequence[float]) -> None:
+    """Above a column: the field, its height and angle; then what has no light: fields it stands in for, wavelengths."""
     name, _, place = spot.label.partition(": ")
     _beside(axes, name, (0.5, 1.0), (0.0, 14.0), fontweight="bold")
     _beside(axes, place.partition(" (")[0], (0.5, 1.0), (0.0, 4.0))
     lost = [f"{a:g}" for a in spot.asked if a != spot.field]
+    lost += [f"{w:.4g} nm" for w, points in zip(wavelengths_nm, spot.at_zero, strict=True) if not points.size]
     if lost:
         text = f"no light at {' and '.join(lost)}"
         _beside(axes, text, (0.5, 1.0), (0.0, -3.0), va="top", fontsize=style.SMALL - 1.0, color=style.ORANGE)

@@ -24,7 +24,7 @@ from ..glass import Medium
 
 INK = "#222222"
 FAINT = "#777777"
-FRAME = "#bbbbbb"
+FRAME, GRID = "#bbbbbb", "#e6e6e6"
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, YELLOW, SKY = "#AA3377", "#E69F00", "#56B4E9"
 FIELD_COLOURS = (BLUE, GREEN, ORANGE, PURPLE, YELLOW, SKY)  # from the axis outwards

@@ -11,7 +11,7 @@ import functools
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import LensError, UnknownLensError
 from .prescription import Lens
@@ -48,7 +48,7 @@ def list_lenses() -> tuple[LibraryEntry, ...]:
     return tuple(LibraryEntry(**{n: _frozen(row[n]) for n in names}) for row in rows)
 
 
-def _frozen(value: object) -> object:
+def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

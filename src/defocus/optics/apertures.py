@@ -12,8 +12,8 @@ cross inside their clear aperture.
 
 A beam is what hangs together with its chief ray. Rays from far outside the pupil may come back through the stop,
 bent by aberrations that no designer cared for; they belong to no image and ask for nothing. Hence each beam is walked
-from the chief ray outwards, in many directions, and ends at the first ray that is lost or misses the wanted part of
-the stop.
+from the chief ray outwards, in many directions, and ends at the first ray that does not reach the wanted part of the
+stop. Where glass ends before the beam does, that side of the beam is lost, as it is in the real lens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIELDS = (0.0, 0.25, 0.5, 0.7, 0.85, 1.0)  # of the image radius
 DIRECTIONS = 13  # from the bottom of the pupil over its side to its top; the other half is the mirror image
 STEPS = 65  # rays per direction and round, from the chief ray to FARTHEST pupil half widths
 FARTHEST = 2.5
-STEEPEST = 5.0  # dz/dr; no surface is used beyond the slope of 79° at which polishing and light both give up
+STEEPEST = 20.0  # dz/dr; the hemispheres of fisheyes are used up to 87°, and there polishing gives up
 
 
 def solve_clear_apertures(lens: Lens, *, edge_fraction: float = EDGE_FRACTION, margin: float = MARGIN) -> Lens:
@@ -94,20 +94,24 @@ def _needed(
         half = FARTHEST * pupil_half_widths(open_system, chief)
         direction = jnp.stack([half[0] * jnp.cos(angle), half[1] * jnp.sin(angle)])
 
-        def beam(distance: Float[Array, "directions steps"]) -> tuple[Array, Array]:
-            """Radius of the rays on each surface, and how many of each direction belong to the beam."""
+        def beam(
+            distance: Float[Array, "directions steps"],
+        ) -> tuple[Float[Array, " surfaces"], Int[Array, "directions"]]:
+            """Largest radius of the beam's rays on each surface, and how many of each direction belong to it."""
             x, y = (jnp.ravel(component[:, None] * distance) for component in direction)
             traced = trace(open_system, launch(chief, x, y), record=True)
             inside = jnp.hypot(traced.stop_position[0], traced.stop_position[1]) <= fraction * stop_radius
-            lives = jnp.reshape(traced.alive & inside, distance.shape)
+            reaches = traced.alive | (traced.clip_surface > system.stop)
+            belongs = jnp.cumprod(jnp.reshape(reaches & inside, distance.shape).astype(int), axis=-1)
             assert traced.points is not None
             radius = jnp.hypot(traced.points[:, 0], traced.points[:, 1])
-            return jnp.reshape(radius, (-1, *distance.shape)), jnp.cumprod(lives.astype(int), axis=-1)
+            counts = traced.alive & (jnp.ravel(belongs) == 1)
+            return jnp.max(jnp.where(counts, radius, 0.0), axis=-1), jnp.sum(belongs, axis=-1)
 
-        _, belongs = beam(jnp.broadcast_to(walk, (DIRECTIONS, STEPS)))
-        last = jnp.maximum(jnp.sum(belongs, axis=-1) - 1, 0)[:, None]
-        radius, belongs = beam((last + walk) * (walk[1] - walk[0]))  # once more, between the last one and the next
-        return jnp.max(radius * belongs, axis=(1, 2)), chief.found, chief.reach
+        inner, count = beam(jnp.broadcast_to(walk, (DIRECTIONS, STEPS)))
+        last = jnp.maximum(count - 1, 0)[:, None]
+        rim, _ = beam((last + walk) * (walk[1] - walk[0]))  # once more, between the last one and the next
+        return jnp.maximum(inner, rim), chief.found, chief.reach
 
     return jax.vmap(one)(heights, fractions)
 
@@ -128,7 +132,7 @@ def _crossing_radius(system: System, wanted: Float[Array, " surfaces"]) -> Float
 
     Air spaces count too: two surfaces that touch at their rims limit each other.
     """
-    steps = jnp.linspace(0.0, 1.0, 400)[1:]
+    steps = jnp.linspace(0.0, 1.0, 100)
     shapes = Shape(system.curvature, system.conic, system.even, system.odd, system.scale)
     number = jnp.arange(system.surfaces)
     solid = system.active & (system.index[1:] != system.index[:-1])
@@ -138,18 +142,24 @@ def _crossing_radius(system: System, wanted: Float[Array, " surfaces"]) -> Float
         return jnp.where(exists & (jnp.abs(slope) * radius < STEEPEST), z, jnp.nan)
 
     def limit(i: Int[Array, ""]) -> Float[Array, ""]:
-        radius = steps * wanted[i]
-        z = along(radius)
-        ok = jnp.isfinite(z[i])
-        for front, back in ((i, i + 1), (i - 1, i)):
-            # Surfaces that refract nothing (the stop, dummies) limit nobody, and behind a space of no or negative
-            # length there is nothing to run into.
-            f, b = jnp.clip(front, 0, system.surfaces - 1), jnp.clip(back, 0, system.surfaces - 1)
-            gap = system.thickness[f]
-            counts = solid[f] & solid[b] & (f == front) & (b == back) & (gap > 0.0)
-            shared = (radius <= wanted[f]) & (radius <= wanted[b]) & jnp.isfinite(z[f]) & jnp.isfinite(z[b])
-            ok &= ~counts | ~shared | (z[b] + gap > z[f])
-        clear = jnp.cumprod(ok.astype(int))
-        return jnp.max(jnp.where(clear == 1, radius, 0.0))
+        def clear(radius: Float[Array, " steps"]) -> Bool[Array, " steps"]:
+            z = along(radius)
+            ok = jnp.isfinite(z[i])
+            for front, back in ((i, i + 1), (i - 1, i)):
+                # Surfaces that refract nothing (the stop, dummies) limit nobody, and behind a space of no or negative
+                # length there is nothing to run into.
+                f, b = jnp.clip(front, 0, system.surfaces - 1), jnp.clip(back, 0, system.surfaces - 1)
+                gap = system.thickness[f]
+                counts = solid[f] & solid[b] & (f == front) & (b == back) & (gap > 0.0)
+                shared = (radius <= wanted[f]) & (radius <= wanted[b]) & jnp.isfinite(z[f]) & jnp.isfinite(z[b])
+                ok &= ~counts | ~shared | (z[b] + gap > z[f])
+            return jnp.cumprod(ok).astype(bool)
+
+        low, high = jnp.zeros(()), wanted[i]
+        for _ in range(2):  # the second time between the last clear radius and the next
+            radius = low + (high - low) * steps
+            last = jnp.maximum(jnp.sum(clear(radius)) - 1, 0)
+            low, high = radius[last], radius[jnp.minimum(last + 1, steps.size - 1)]
+        return low
 
     return jax.vmap(limit)(number)

@@ -32,7 +32,8 @@ class ChiefRay(eqx.Module):
 
     position: Float[Array, "*batch 3"]  # mm, on the first surface, in its vertex's frame
     direction: Float[Array, "*batch 3"]  # in object space
-    image_height: Float[Array, "*batch"]  # mm, y on the image plane
+    image_height: Float[Array, "*batch"]  # mm, y on the plane where it was asked for
+    image_slope: Float[Array, "*batch"]  # dy/dz in image space
     angle: Float[Array, "*batch"]  # radians from the axis in object space; above π/2 for the widest fisheyes
     found: Bool[Array, "*batch"]
     reach: Float[Array, "*batch"]  # the largest image height (mm) or angle (radians) that any such ray has
@@ -49,17 +50,18 @@ def chief_ray(
     halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
     limit = 0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1])
 
-    def ray(p: Float[Array, " p"]) -> tuple[Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
+    def ray(p: Float[Array, " p"]) -> tuple[Trace, Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
         """The two half rays, image height, object-space angle and whether both halves live."""
         both = jax.vmap(lambda half: trace(half, _from_stop(p / half.index[0])))(halves)
         backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
         height = to_plane(forwards, image_z)[1]
         angle = jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2])
-        return backwards, height, angle, forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
+        lives = forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
+        return backwards, forwards, height, angle, lives
 
     def narrow(_: Int[Array, ""], state: _Search) -> _Search:
         p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
-        backwards, heights, angles, lives = ray(p)
+        backwards, forwards, heights, angles, lives = ray(p)
         # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
         values = jnp.abs(heights) if by == "image_height" else angles
         lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
@@ -73,13 +75,14 @@ def chief_ray(
             position=backwards.position[:, lower],
             direction=backwards.direction[:, lower],
             image_height=heights[lower],
+            image_slope=forwards.direction[1, lower] / forwards.direction[2, lower],
             angle=angles[lower],
             lives=lives[lower],
             reach=jnp.maximum(state.reach, jnp.max(jnp.where(lives, values, 0.0))),
         )
 
     zero = jnp.zeros(())
-    start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, jnp.zeros((), bool), zero)
+    start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
     end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
     value = jnp.abs(end.image_height) if by == "image_height" else end.angle
@@ -90,6 +93,7 @@ def chief_ray(
         position=end.position * flip,
         direction=-end.direction * flip,
         image_height=jnp.abs(end.image_height),
+        image_slope=side * end.image_slope,
         angle=end.angle,
         found=end.lives & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
         reach=end.reach,
@@ -104,6 +108,7 @@ class _Search(eqx.Module):
     position: Float[Array, "3"]
     direction: Float[Array, "3"]
     image_height: Float[Array, ""]
+    image_slope: Float[Array, ""]
     angle: Float[Array, ""]
     lives: Bool[Array, ""]
     reach: Float[Array, ""]

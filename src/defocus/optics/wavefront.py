@@ -9,8 +9,8 @@ with s_x, s_y the direction cosines in the sensor's frame. Aberrations and defoc
 function, and on a blur of any size it is only as large as the blur is wide. Rays fill the traced rim of the pupil, so
 that W is fitted where light passes and nowhere else.
 
-Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle, so for |E|² to
-be the irradiance |A|² = dA / ds_x ds_y, without a further 1/s_z: with it the sum over the sensor would exceed what
+Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle. For |E|² to
+be the irradiance, |A|² = dA / ds_x ds_y without a further 1/s_z: with that the sum over the sensor would exceed what
 entered, and a large blur would differ from the density of its rays. The derivative is exact, by ray differentials.
 
 The paper's form takes the optical path on the exit-pupil sphere about the focus F and the radial direction there
@@ -32,7 +32,7 @@ from .paraxial import FirstOrder, first_order
 from .pupil import ChiefRay, launch
 from .rim import Rim, find_rim
 from .system import System
-from .trace import Rays, Trace, to_plane, trace
+from .trace import Trace, to_plane, trace
 from .zernike import basis, cosine_modes
 
 DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the meridian
@@ -70,6 +70,7 @@ def find_wavefront(
     chief: ChiefRay,
     vergence: Float[Array, ""],
     sensor_z: Float[Array, ""],
+    landing: Float[Array, ""],
     wavelength: Float[Array, ""],
     *,
     data: FirstOrder | None = None,
@@ -79,30 +80,32 @@ def find_wavefront(
     """Trace one object point's pupil and fit its wavefront.
 
     `vergence` is 1 / distance of the object along the chief ray (1/mm), `sensor_z` the sensor's place in the frame of
-    the prescription's image plane (mm), `wavelength` in mm. The chief ray's landing point on that sensor is the centre
-    X of the window. `energy` False gives the paper's constant amplitude.
+    the prescription's image plane (mm), `landing` the height y of the window's centre X on it (mm), `wavelength` in mm.
+    `chief` may be another wavelength's chief ray: it only says where the object is and where to look for its pupil.
+    `energy` False gives the paper's constant amplitude.
     """
     data = first_order(system) if data is None else data
     rim = find_rim(system, chief, vergence, data=data)
     x, y = _ray_points(rim)
 
-    def send(x: Float[Array, " rays"], y: Float[Array, " rays"]) -> Trace:
-        return trace(system, launch(chief, x, y, vergence))
+    def send(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "2 rays"], Trace]:
+        traced = trace(system, launch(chief, offset[0], offset[1], vergence))
+        return traced.direction[:2], traced
 
-    def directions(x: Float[Array, " rays"], y: Float[Array, " rays"]) -> Float[Array, "2 rays"]:
-        return send(x, y).direction[:2]
+    def differential(tangent: Float[Array, "2"]) -> tuple[Float[Array, "2 rays"], Trace]:
+        offset = jnp.stack([x, y])
+        along = jnp.broadcast_to(tangent[:, None], offset.shape)
+        _, moved, traced = jax.jvp(send, (offset,), (along,), has_aux=True)
+        return moved, traced
 
-    traced = send(x, y)
-    one, zero = jnp.ones_like(x), jnp.zeros_like(x)
-    across = jax.jvp(directions, (x, y), (one, zero))[1]
-    along = jax.jvp(directions, (x, y), (zero, one))[1]
-    stretch = jnp.abs(across[0] * along[1] - across[1] * along[0])  # ds_x ds_y / dA
+    moved, traced = jax.vmap(differential, out_axes=(0, None))(jnp.eye(2))
+    stretch = jnp.abs(moved[0, 0] * moved[1, 1] - moved[0, 1] * moved[1, 0])  # ds_x ds_y / dA
     obliquity = (1.0 + (x**2 + y**2) * vergence**2) ** -1.5  # of a near source, per area of the launch plane
-    amplitude = jnp.sqrt(obliquity / jnp.maximum(stretch, 1e-30)) if energy else one
+    amplitude = jnp.sqrt(obliquity / jnp.maximum(stretch, 1e-30)) if energy else jnp.ones_like(x)
 
-    origin = jnp.stack([jnp.zeros(()), chief.image_height, sensor_z])
+    origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
     s, w = _spectrum(traced, origin, data, form, rim.found)
-    edge = s[:2].reshape(2, RINGS, SPOKES)[:, -1]
+    edge = s[:2, -len(rim.angle) :]
     low, high = jnp.min(edge, axis=1), jnp.max(edge, axis=1)
     centre = jnp.stack([jnp.zeros(()), (low[1] + high[1]) / 2.0])
     half = jnp.stack([high[0], (high[1] - low[1]) / 2.0])
@@ -112,10 +115,10 @@ def find_wavefront(
     weight = _weights(rim)
     phase, residual = _fit(u, v, (w - jnp.mean(w)) / wavelength, weight, DEGREE)
     scale, _ = _fit(u, v, amplitude, weight, AMPLITUDE_DEGREE)
-    table = _rim_table(system, chief, vergence, rim, origin, data, form, centre)
-    landing = to_plane(traced, sensor_z) - origin[:2, None]
-    reach = jnp.max(jnp.abs(landing[0]))
-    blur = jnp.stack([jnp.stack([-reach, reach]), jnp.stack([jnp.min(landing[1]), jnp.max(landing[1])])])
+    table = _rim_table(edge, centre)
+    hits = to_plane(traced, sensor_z) - origin[:2, None]
+    reach = jnp.max(jnp.abs(hits[0]))
+    blur = jnp.stack([jnp.stack([-reach, reach]), jnp.stack([jnp.min(hits[1]), jnp.max(hits[1])])])
     psi = jnp.linspace(0.0, jnp.pi, TABLE)
     return Wavefront(
         phase=phase,
@@ -123,7 +126,7 @@ def find_wavefront(
         centre=centre,
         half=half,
         rim=table,
-        image_height=chief.image_height,
+        image_height=landing,
         blur=blur,
         area=jnp.trapezoid(table**2, psi),
         residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
@@ -134,22 +137,28 @@ def find_wavefront(
 
 
 def _ray_points(rim: Rim) -> tuple[Float[Array, " rays"], Float[Array, " rays"]]:
-    """Rings of rays that end on the rim, crowded towards it as a polynomial fit wants them."""
-    rings = np.sin(np.pi / 2.0 * np.arange(1, RINGS + 1) / RINGS)
-    angle, radius = rim.angle[:: len(rim.angle) // (SPOKES - 1)], rim.radius[:: len(rim.angle) // (SPOKES - 1)]
-    r = jnp.asarray(rings)[:, None] * radius * (1.0 - 1e-9)
-    return (r * jnp.sin(angle)).ravel(), (rim.centre + r * jnp.cos(angle)).ravel()
+    """Rings of rays inside the rim, crowded towards it as a polynomial fit wants them, and last the rim itself."""
+    rings = np.sin(np.pi / 2.0 * np.arange(1, RINGS) / RINGS)
+    step = len(rim.angle) // (SPOKES - 1)
+    inner = (jnp.asarray(rings)[:, None] * rim.radius[::step]).ravel()
+    r = jnp.concatenate([inner, rim.radius * (1.0 - 1e-9)])
+    angle = jnp.concatenate([jnp.tile(rim.angle[::step], RINGS - 1), rim.angle])
+    return r * jnp.sin(angle), rim.centre + r * jnp.cos(angle)
 
 
 def _weights(rim: Rim) -> Float[Array, " rays"]:
     """The area that each ray stands for, up to a factor."""
-    k = np.arange(RINGS + 1) / RINGS
-    edges = np.sin(np.pi / 2.0 * np.minimum(k + 0.5 / RINGS, 1.0)) ** 2
+    edges = np.sin(np.pi / 2.0 * np.minimum((np.arange(RINGS + 1) + 0.5) / RINGS, 1.0)) ** 2
     ring = np.diff(edges)
-    radius = rim.radius[:: len(rim.angle) // (SPOKES - 1)]
-    spoke = np.ones(SPOKES)
-    spoke[[0, -1]] = 0.5
-    return (jnp.asarray(ring)[:, None] * radius**2 * spoke).ravel()
+    step = len(rim.angle) // (SPOKES - 1)
+
+    def spokes(count: int) -> Float[np.ndarray, " spokes"]:
+        share = np.full(count, 1.0 / (count - 1))
+        share[[0, -1]] /= 2.0
+        return share
+
+    inner = (jnp.asarray(ring[:-1])[:, None] * rim.radius[::step] ** 2 * spokes(SPOKES)).ravel()
+    return jnp.concatenate([inner, ring[-1] * rim.radius**2 * spokes(len(rim.angle))])
 
 
 def _spectrum(
@@ -193,22 +202,10 @@ def _fit(
     return coefficients, values - b @ coefficients
 
 
-def _rim_table(
-    system: System,
-    chief: ChiefRay,
-    vergence: Float[Array, ""],
-    rim: Rim,
-    origin: Float[Array, "3"],
-    data: FirstOrder,
-    form: Form,
-    centre: Float[Array, "2"],
-) -> Float[Array, " table"]:
+def _rim_table(edge: Float[Array, "2 directions"], centre: Float[Array, "2"]) -> Float[Array, " table"]:
     """The rim's radius about `centre` in the plane of direction cosines, at equal steps of ψ from 0 to π."""
-    r = rim.radius * (1.0 - 1e-9)
-    rays: Rays = launch(chief, r * jnp.sin(rim.angle), rim.centre + r * jnp.cos(rim.angle), vergence)
-    s, _ = _spectrum(trace(system, rays), origin, data, form, rim.found)
-    # A real image has s pointing down where the entrance side points up: sort by angle.
-    psi = jnp.arctan2(jnp.abs(s[0] - centre[0]), s[1] - centre[1])
-    rho = jnp.hypot(s[0] - centre[0], s[1] - centre[1])
+    psi = jnp.arctan2(jnp.abs(edge[0] - centre[0]), edge[1] - centre[1])
+    rho = jnp.hypot(edge[0] - centre[0], edge[1] - centre[1])
+    # Behind the lens the rim may run the other way round than in front of it.
     order = jnp.argsort(psi)
     return jnp.interp(jnp.linspace(0.0, jnp.pi, TABLE), psi[order], rho[order])

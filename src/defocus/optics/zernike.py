@@ -24,35 +24,32 @@ def cosine_modes(degree: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache
 def _radial_table(degree: int) -> Float[np.ndarray, "modes powers"]:
-    """Coefficients of ρ^0 … ρ^degree in √(norm) · R_n^m, normalised to unit RMS on the disk."""
+    """Coefficients of (ρ²)^k in R_n^m / ρ^m, normalised to unit RMS on the disk."""
     modes = cosine_modes(degree)
-    table = np.zeros((len(modes), degree + 1))
+    table = np.zeros((len(modes), degree // 2 + 1))
     for row, (n, m) in enumerate(modes):
         norm = math.sqrt((n + 1) * (1 if m == 0 else 2))
         for k in range((n - m) // 2 + 1):
             top = (-1) ** k * math.factorial(n - k)
             bottom = math.factorial(k) * math.factorial((n + m) // 2 - k) * math.factorial((n - m) // 2 - k)
-            table[row, n - 2 * k] = norm * top / bottom
+            table[row, (n - m) // 2 - k] = norm * top / bottom
     return table
 
 
 def basis(x: Float[Array, "*points"], y: Float[Array, "*points"], degree: int) -> Float[Array, "*points modes"]:
     """The modes that are even in x, at points of the unit disk, y along the meridian; each has unit RMS there."""
-    modes = cosine_modes(degree)
     rho2 = x * x + y * y
-    # ρ^m cos(mψ) by complex powers; the radial part left over is a polynomial in ρ².
+    # ρ^m cos(mψ) are the real parts of (y + ix)^m; what is left of each mode is a polynomial in ρ².
     real, imaginary = [jnp.ones_like(x)], [jnp.zeros_like(x)]
     for _ in range(degree):
         real.append(real[-1] * y - imaginary[-1] * x)
         imaginary.append(imaginary[-1] * y + real[-2] * x)
-    table = _radial_table(degree)
-    columns = []
-    for row, (n, m) in enumerate(modes):
-        value = jnp.zeros_like(x)
-        for power in range(n, m - 1, -2):
-            value = value * rho2 + table[row, power]
-        columns.append(value * real[m])
-    return jnp.stack(columns, axis=-1)
+    powers = [jnp.ones_like(x)]
+    for _ in range(degree // 2):
+        powers.append(powers[-1] * rho2)
+    radial = jnp.stack(powers, axis=-1) @ jnp.asarray(_radial_table(degree)).T
+    order = np.array([m for _, m in cosine_modes(degree)])
+    return radial * jnp.stack(real, axis=-1)[..., order]
 
 
 @lru_cache

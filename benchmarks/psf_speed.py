@@ -1,0 +1,227 @@
+"""Speed of PSFs in batches of different lenses: wavefronts, propagation by both kernels, the machine's ceilings.
+
+    python benchmarks/psf_speed.py OUT_FOLDER
+
+Writes psf_speed.json and psf_speed.md. Every propagation is checked against float64 on the same spectra.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from defocus.lens import list_lenses, load_lens
+from defocus.lens.prescription import D_LINE_NM, Lens
+from defocus.optics.system import bucket_of
+from defocus.psf import compute
+from defocus.psf.fourier import matrix_dft
+from defocus.psf.propagate import intensity_batch, window_axis
+from defocus.psf.pupil_function import grid_axis, pupil_function
+
+BATCH = 64
+
+
+def median_seconds(work: Callable[[], object], repeats: int = 20) -> float:
+    jax.block_until_ready(work())
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(work())
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def ceilings() -> dict[str, float]:
+    """Copy bandwidth (TB/s, read plus write) and float32 / complex64 / float64 matrix rates (TFLOP/s)."""
+    large = 2**28 if jax.default_backend() != "cpu" else 2**24
+    data = jax.random.normal(jax.random.key(0), (large,), jnp.float32)
+    copy = jax.jit(lambda a: a + 1.0)
+    found = {"copy_TB_s": 2 * data.nbytes / median_seconds(lambda: copy(data)) / 1e12}
+    n = 4096 if jax.default_backend() != "cpu" else 1024
+    for name, dtype in (("float32", jnp.float32), ("float64", jnp.float64)):
+        a = jax.random.normal(jax.random.key(1), (n, n), dtype)
+        product = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
+        found[f"matmul_{name}_TFLOP_s"] = 2 * n**3 / median_seconds(lambda a=a, f=product: f(a)) / 1e12
+    c = jax.lax.complex(*(jax.random.normal(jax.random.key(k), (n, n), jnp.float32) for k in (2, 3)))
+    product = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
+    found["matmul_complex64_TFLOP_s"] = 8 * n**3 / median_seconds(lambda: product(c)) / 1e12
+    return found
+
+
+def lenses_of_one_bucket() -> list[Lens]:
+    """Different lenses that share a compiled shape."""
+    groups: dict[tuple[int, int, int], list[Lens]] = {}
+    for entry in list_lenses():
+        lens = load_lens(entry.name)
+        b = bucket_of(lens)
+        groups.setdefault((b.surfaces, b.even, b.odd), []).append(lens)
+    return max(groups.values(), key=len)
+
+
+def main(out: Path) -> None:
+    rows: list[dict[str, object]] = []
+    lenses = lenses_of_one_bucket()
+    chosen = [lenses[i % len(lenses)] for i in range(BATCH)]
+    radius = np.array([lens.image_radius for lens in chosen])
+    rng = np.random.default_rng(7)
+    asked = np.stack(
+        [
+            radius * rng.uniform(0.0, 0.7, BATCH),
+            rng.uniform(-np.pi, np.pi, BATCH),
+            np.full(BATCH, 3000.0),
+            np.full(BATCH, 2500.0),
+            np.full(BATCH, np.nan),
+            2e3 * radius / np.hypot(1680.0, 1120.0),
+        ],
+        axis=1,
+    )
+    compute.WAVEFRONTS_AT_ONCE = BATCH
+    shape = bucket_of(chosen[0])
+    wavefronts = partial(
+        compute._wavefronts, waves=[D_LINE_NM], lens_bucket=shape, by="image_height", form="plane-wave", energy=True
+    )
+    start = time.perf_counter()
+    item = jax.block_until_ready(wavefronts(chosen, asked))
+    compiled = time.perf_counter() - start
+    sizes = compute._stage_one._cache_size()
+    system = compute.pack(chosen, D_LINE_NM, shape)
+    index = jnp.asarray(np.stack([[compute._padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in chosen]))
+    waves = jnp.asarray([D_LINE_NM * 1e-6])
+    on_device = jnp.asarray(asked)
+    seconds = median_seconds(
+        lambda: compute._stage_one(system, index, waves, on_device, by="image_height", form="plane-wave", energy=True)
+    )
+    shuffled = chosen[::-1]
+    jax.block_until_ready(wavefronts(shuffled, asked))
+    rows.append(
+        {
+            "what": f"wavefronts (focus, chief ray, rim, trace, fits), batch {BATCH}, {len(lenses)} lenses",
+            "ms_per_psf": seconds / BATCH * 1e3,
+            "compile_s": compiled,
+            "recompilations_for_other_lenses": compute._stage_one._cache_size() - sizes,
+            "found": int(np.asarray(item.wavefront.found).sum()),
+            "worst_residual_waves": float(np.asarray(item.wavefront.residual_rms).max()),
+        }
+    )
+    spectra = jax.tree.map(lambda leaf: leaf[:, 0], item.spectrum)
+    pixel = jnp.asarray(asked[:, 5] * 1e-3)
+    for samples, size in ((736, 64), (1536, 128)):
+        rows += propagation(spectra, pixel, samples, size)
+    result = {
+        "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
+        "cpu": platform.processor() or platform.machine(),
+        "jax": jax.__version__,
+        "ceilings": ceilings(),
+        "rows": rows,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "psf_speed.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / "psf_speed.md").write_text(markdown(result))
+    print((out / "psf_speed.md").read_text())
+
+
+def propagation(spectra: object, pixel: jax.Array, samples: int, size: int) -> list[dict[str, object]]:
+    few = jax.tree.map(lambda leaf: leaf[:4], spectra)
+    exact = intensity_batch(few, pixel[:4], samples=samples, size=size, dtype=jnp.float64).pixels
+    points = size * 5
+    flop = 8.0 * (samples**2 * points + samples * points**2)
+    rows = []
+    for kernel in ("matrix", "chirp-z"):
+        call = partial(intensity_batch, samples=samples, size=size, kernel=kernel)
+        batch = BATCH if samples < 1000 or jax.default_backend() != "cpu" else 16
+        part = jax.tree.map(lambda leaf, b=batch: leaf[:b], spectra)
+        seconds = median_seconds(lambda call=call, part=part, b=batch: call(part, pixel[:b]), 10)
+        error = jnp.abs(call(few, pixel[:4]).pixels - exact).sum((1, 2)) / exact.sum((1, 2))
+        rows.append(
+            {
+                "what": f"propagation, {kernel}, N = {samples}, {size}×{size}, u = 5",
+                "ms_per_psf": seconds / batch * 1e3,
+                "error_vs_float64_relative_L1": float(error.max()),
+                "floor_GFLOP": flop / 1e9 if kernel == "matrix" else None,
+                "reached_TFLOP_s": flop / seconds * batch / 1e12 if kernel == "matrix" else None,
+            }
+        )
+    rows += parts(spectra, pixel, samples, size, exact)
+    return rows
+
+
+def parts(spectra: object, pixel: jax.Array, samples: int, size: int, exact: jax.Array) -> list[dict[str, object]]:
+    """Where the time goes: the pupil function alone, and the matrix products at each precision of the matrix units."""
+    batch = BATCH if jax.default_backend() != "cpu" else 8
+    part = jax.tree.map(lambda leaf: leaf[:batch], spectra)
+    fill = jax.jit(jax.vmap(lambda s: pupil_function(s, samples)))
+    pupils = fill(part)
+    rows: list[dict[str, object]] = [
+        {
+            "what": f"  pupil function alone, N = {samples}",
+            "ms_per_psf": median_seconds(lambda: fill(part), 10) / batch * 1e3,
+        }
+    ]
+    g = grid_axis(samples)
+    for precision in ("highest", "high", "default"):
+
+        @jax.jit
+        def transform(pupils: jax.Array, s: object, p: jax.Array, precision: str = precision) -> jax.Array:
+            def one(pupil: jax.Array, s: object, p: jax.Array) -> jax.Array:
+                x = window_axis(size, p, 5)
+                sx, sy = (s.centre[i] + s.half[i] * g for i in (0, 1))
+                wave = matrix_dft(pupil, sx, sy, x, x[::-1], s.wavelength, precision)
+                return (jnp.abs(wave) ** 2).reshape(size, 5, size, 5).sum((1, 3))
+
+            return jax.vmap(one)(pupils, s, p)
+
+        seconds = median_seconds(lambda f=transform: f(pupils, part, pixel[:batch]), 10)
+        seen = transform(pupils, part, pixel[:batch])[:4]
+        seen = seen / seen.sum((1, 2), keepdims=True)
+        truth = exact / exact.sum((1, 2), keepdims=True)
+        rows.append(
+            {
+                "what": f"  matrix products alone, precision {precision}",
+                "ms_per_psf": seconds / batch * 1e3,
+                "error_vs_float64_relative_L1": float(jnp.abs(seen - truth).sum((1, 2)).max()),
+            }
+        )
+    return rows
+
+
+def markdown(result: dict[str, object]) -> str:
+    lines = [
+        f"# PSF speed on {result['device']}",
+        "",
+        f"jax {result['jax']}; batches of {BATCH} PSFs of different lenses.",
+        "",
+    ]
+    lines += ["| ceiling | measured |", "| --- | --- |"]
+    lines += [f"| {name} | {value:.3g} |" for name, value in result["ceilings"].items()]
+    lines += ["", "| what | ms per PSF | relative L1 to float64 | TFLOP/s | notes |", "| --- | --- | --- | --- | --- |"]
+    for row in result["rows"]:
+        known = ("what", "ms_per_psf", "error_vs_float64_relative_L1", "reached_TFLOP_s")
+        notes = "; ".join(
+            f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
+            for k, v in row.items()
+            if k not in known and v is not None
+        )
+        error, rate = row.get(known[2]), row.get(known[3])
+        cells = (
+            row["what"],
+            f"{row['ms_per_psf']:.4f}",
+            "" if error is None else f"{error:.1e}",
+            "" if rate is None else f"{rate:.1f}",
+            notes,
+        )
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("benchmarks/results"))

@@ -1,0 +1,199 @@
+"""The diversity of a lens collection: what the survey kept, what it rejected, and why.
+
+Focal length against stop radius, and the three third-order aberrations, are the paper's diversity figure; its
+three-dimensional scatter plot is shown here as the three projections of it, which can be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, NullLocator
+
+from ..survey.run import SurveyRow
+from . import style
+
+KINDS = (
+    ("interchangeable", style.BLUE, "o"),
+    ("phone", style.ORANGE, "^"),
+    ("", style.FAINT, "s"),
+)
+ABERRATIONS = (
+    ("tsc_mm", "spherical aberration TSC (mm)"),
+    ("cc_mm", "tangential coma CC (mm)"),
+    ("tac_mm", "astigmatism TAC (mm)"),
+)
+LINEAR = 1e-3  # mm; aberrations are drawn linearly below this, logarithmically above
+REASONS = (  # how a reason begins, and what it is called
+    ("focal_length_mm ", "focal length not positive"),
+    ("f_number ", "F-number too large"),
+    ("image_radius_mm ", "neither interchangeable nor phone"),
+    ("na ", "numerical aperture too large"),
+    ("phase_range_axis_waves ", "wavefront range on the axis"),
+    ("phase_range_edge_waves ", "wavefront range at the edge"),
+    ("axial_rms ", "axial spot too large"),
+    ("no light on the axis", "no light on the axis"),
+    ("no light at the edge", "no light at the edge"),
+    ("no chief ray at the edge", "no chief ray at the edge"),
+)
+
+
+def draw_diversity(rows: Sequence[SurveyRow]) -> list[tuple[str, Figure]]:
+    """Figures of a survey, each with a name that can serve as a file name. Rows that were not readable count too."""
+    return [
+        ("focal_length_and_stop", _focal_length_and_stop(rows)),
+        ("aberrations", _aberrations(rows)),
+        ("reasons", _reasons(rows)),
+    ]
+
+
+def _focal_length_and_stop(rows: Sequence[SurveyRow]) -> Figure:
+    with style.look():
+        figure = Figure(figsize=(7.2, 5.6), layout="constrained")
+        axes = figure.add_subplot()
+        shown = _scatter(axes, rows, "focal_length_mm", "stop_radius_mm", positive=True)
+        if shown:
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.legend(handles=_handles(rows), loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xlabel("focal length (mm)")
+        axes.set_ylabel("stop radius (mm)")
+        axes.grid(True, color=style.GRID, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.set_title(_summary(rows), loc="left", fontsize=style.NORMAL)
+    return figure
+
+
+def _aberrations(rows: Sequence[SurveyRow]) -> Figure:
+    with style.look():
+        figure = Figure(figsize=(11.5, 4.4), layout="constrained")
+        for panel, (i, j) in enumerate(((0, 1), (0, 2), (1, 2))):
+            axes = figure.add_subplot(1, 3, panel + 1)
+            (x, x_label), (y, y_label) = ABERRATIONS[i], ABERRATIONS[j]
+            _scatter(axes, rows, x, y)
+            for axis, name in ((axes.xaxis, x), (axes.yaxis, y)):
+                _set_symlog(axes, axis, [getattr(row.measurement, name) for row in rows])
+            axes.axhline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
+            axes.axvline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
+            axes.tick_params(axis="x", rotation=45)
+            axes.set_xlabel(x_label)
+            axes.set_ylabel(y_label)
+        figure.suptitle(
+            f"third-order aberrations at full aperture and field; linear within ±{LINEAR:g} mm",
+            x=0.01,
+            ha="left",
+            fontsize=style.NORMAL,
+        )
+        figure.legend(handles=_handles(rows), loc="outside lower center", ncols=6)
+    return figure
+
+
+def _set_symlog(axes: Axes, axis: Axis, values: Sequence[float]) -> None:
+    """Give an axis a scale that is linear near zero, limits that hold all values, and ticks at 0 and powers of ten."""
+    largest = max([10.0 * LINEAR, *(abs(v) for v in values if math.isfinite(v))])
+    low, top = round(math.log10(LINEAR)), math.floor(math.log10(largest))
+    powers = [10.0**k for k in range(low, top + 1, 1 if top - low < 4 else 2)]
+    is_x = axis is axes.xaxis
+    (axes.set_xscale if is_x else axes.set_yscale)("symlog", linthresh=LINEAR, linscale=1.0)
+    (axes.set_xlim if is_x else axes.set_ylim)(-2.0 * largest, 2.0 * largest)
+    axis.set_ticks([*(-p for p in reversed(powers)), 0.0, *powers])
+    axis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _scatter(axes: Axes, rows: Sequence[SurveyRow], x: str, y: str, *, positive: bool = False) -> int:
+    """Draw two numbers of the survey against each other: kept lenses filled, rejected ones hollow and behind."""
+    shown = 0
+    for status in ("rejected", "kept"):
+        for category, colour, marker in KINDS:
+            points = np.array(
+                [
+                    (getattr(row.measurement, x), getattr(row.measurement, y))
+                    for row in rows
+                    if row.status == status and row.category == category
+                ]
+            ).reshape(-1, 2)
+            keep = np.all(np.isfinite(points) & ((points > 0.0) | (not positive)), axis=1)
+            shown += int(keep.sum())
+            axes.plot(
+                *points[keep].T,
+                linestyle="none",
+                marker=marker,
+                markersize=4.5,
+                color=colour,
+                alpha=0.65,
+                markerfacecolor=colour if status == "kept" else "none",
+                markeredgewidth=0.0 if status == "kept" else 0.7,
+                zorder=3 if status == "kept" else 2,
+            )
+    return shown
+
+
+def _handles(rows: Sequence[SurveyRow]) -> list[Line2D]:
+    """Legend entries of what there is, with counts."""
+    counts = Counter[tuple[str, str]]((row.category, row.status) for row in rows)
+    handles = []
+    for category, colour, marker in KINDS:
+        for status in ("kept", "rejected"):
+            count = counts[category, status]
+            if count:
+                filled = status == "kept"
+                handles.append(
+                    Line2D(
+                        [],
+                        [],
+                        linestyle="none",
+                        marker=marker,
+                        markersize=5,
+                        color=colour,
+                        markerfacecolor=colour if filled else "none",
+                        label=f"{category or 'neither'}, {status} ({count})",
+                    )
+                )
+    return handles
+
+
+def _summary(rows: Sequence[SurveyRow]) -> str:
+    counts = Counter(row.status for row in rows)
+    parts = [f"{counts[status]} {status}" for status in ("kept", "rejected", "unreadable") if counts[status]]
+    return f"{len(rows)} lenses: {', '.join(parts)}" if parts else "no lenses"
+
+
+def reason_kind(row: SurveyRow, reason: str) -> str:
+    """What a reason of the survey is about, without its numbers."""
+    if row.status == "unreadable":
+        return "file cannot be read"
+    return next((kind for start, kind in REASONS if f"{reason} ".startswith(start)), "cannot be traced")
+
+
+def _reasons(rows: Sequence[SurveyRow]) -> Figure:
+    """How many lenses each criterion rejected; a lens that failed several counts in each."""
+    counts = Counter(kind for row in rows for kind in {reason_kind(row, reason) for reason in row.reasons})
+    bars = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    with style.look():
+        figure = Figure(figsize=(7.6, 1.3 + 0.3 * max(len(bars), 1)), layout="constrained")
+        axes = figure.add_subplot()
+        axes.barh([k for k, _ in bars], [v for _, v in bars], color=style.BLUE, height=0.65)
+        axes.invert_yaxis()
+        for place, (_, count) in enumerate(bars):
+            text = axes.annotate(str(count), (count, place), xytext=(3, 0), textcoords="offset points", va="center")
+            text.set_fontsize(style.SMALL)
+        axes.margins(x=0.1)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("lenses that failed the criterion (a lens may fail several)")
+        axes.set_title(_summary(rows), loc="left", fontsize=style.NORMAL)
+        if not bars:
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, "no lens was rejected", transform=axes.transAxes, ha="center", va="center")
+    return figure

@@ -1,0 +1,55 @@
+"""Colour: which wavelengths a band is made of.
+
+A Bayer sensor's channels, behind their infrared filter, are taken as normal distributions over wavelength. Each is
+sampled by three-point Gauss–Hermite quadrature (μ, μ ± √3 σ with weights 2/3, 1/6, 1/6), which is exact for everything
+that varies with wavelength up to the fifth power. Means and widths are typical of measured camera sensitivities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..errors import DefocusError
+from ..lens.prescription import D_LINE_NM
+
+CHANNELS_NM = {"red": (604.0, 27.0), "green": (535.0, 30.0), "blue": (462.0, 24.0)}  # mean and standard deviation
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Bands of a PSF: each a name and its wavelengths (nm) with weights that sum to 1."""
+
+    names: tuple[str, ...]
+    wavelengths_nm: tuple[tuple[float, ...], ...]
+    weights: tuple[tuple[float, ...], ...]
+
+    @property
+    def mean_nm(self) -> tuple[float, ...]:
+        """Mean wavelength of each band."""
+        return tuple(
+            sum(w * v for w, v in zip(waves, weights, strict=True))
+            for waves, weights in zip(self.wavelengths_nm, self.weights, strict=True)
+        )
+
+
+def parse_bands(bands: str | tuple[float, ...] | list[float] | Bands) -> Bands:
+    """`"d"` (587.5618 nm, as the paper), `"rgb"`, `"486.1,587.6"`, or wavelengths in nm: one band each."""
+    if isinstance(bands, Bands):
+        return bands
+    if isinstance(bands, str):
+        if bands == "d":
+            return parse_bands([D_LINE_NM])
+        if bands == "rgb":
+            step = math.sqrt(3.0)
+            waves = tuple((m, m - step * s, m + step * s) for m, s in CHANNELS_NM.values())
+            return Bands(tuple(CHANNELS_NM), waves, ((2 / 3, 1 / 6, 1 / 6),) * 3)
+        try:
+            return parse_bands([float(part) for part in bands.split(",")])
+        except ValueError:
+            raise DefocusError(
+                f"bands {bands!r}: expected 'd', 'rgb' or wavelengths in nm such as '486.1,587.6'"
+            ) from None
+    if not bands or not all(200.0 <= w <= 2500.0 for w in bands):
+        raise DefocusError(f"bands {bands!r}: expected wavelengths between 200 and 2500 nm")
+    return Bands(tuple(f"{w:g} nm" for w in bands), tuple((float(w),) for w in bands), ((1.0,),) * len(bands))

@@ -1,0 +1,115 @@
+"""One compiled program for many lenses: same numbers as one at a time, whatever the padding, and no recompilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from defocus.lens.prescription import D_LINE_NM
+from defocus.optics.paraxial import first_order_batch
+from defocus.optics.system import Bucket, bucket_of, group_by_bucket, pack
+from defocus.optics.trace import Rays, trace_batch
+
+from .harness import LARGE, LENSES, MEDIUM, RAYS, SMALL, trace_items
+from .samples import all_samples, double_gauss, phone
+
+
+def close(a, b, tolerance: float = 1e-12) -> None:  # type: ignore[no-untyped-def]
+    assert (a.alive == b.alive).all()
+    for name in ("position", "direction", "path"):
+        assert np.abs(getattr(a, name) - getattr(b, name)).max() <= tolerance, name
+    count = min(a.clips.shape[1], b.clips.shape[1])
+    one, other = (np.nan_to_num(c.clips[:, :count], posinf=-2.0) for c in (a, b))
+    assert np.abs(one - other).max() <= 100 * tolerance
+
+
+def test_a_batch_is_its_lenses(sample_rays) -> None:  # type: ignore[no-untyped-def]
+    """Five lenses together, and each of them alone in a batch of copies of itself."""
+    items = [(one, D_LINE_NM) for one in sample_rays.lenses]
+    rays = [v[:, 1] for v in (sample_rays.position, sample_rays.direction, sample_rays.path)]
+    together = trace_items(items, *rays)
+    for i, item in enumerate(items):
+        alone = trace_items([item], *(v[i : i + 1] for v in rays))
+        for name, got in vars(alone).items():
+            assert np.array_equal(got[0], getattr(together, name)[i], equal_nan=True), (item[0].name, name)
+
+
+def test_padding_does_not_matter(sample_rays) -> None:  # type: ignore[no-untyped-def]
+    """The same lens in the bucket that just holds it and in larger ones."""
+    items = [(one, D_LINE_NM) for one in sample_rays.lenses]
+    rays = [v[:, 2] for v in (sample_rays.position, sample_rays.direction, sample_rays.path)]
+    small = trace_items(items, *rays, bucket=SMALL)
+    passes = small.passes
+    assert passes.sum() > 30
+    close(small, trace_items(items, *rays, bucket=LARGE))
+    # Without odd terms three of them fit into a bucket that has none.
+    even = [i for i, (one, _) in enumerate(items) if bucket_of(one).odd == 0]
+    chosen = [v[even] for v in rays]
+    close(trace_items([items[i] for i in even], *chosen), trace_items([items[i] for i in even], *chosen, bucket=MEDIUM))
+
+
+@pytest.fixture
+def compilations() -> Iterator[list[str]]:
+    """Names of the programs that JAX compiles while a test runs."""
+    seen: list[str] = []
+
+    def listen(event: str, duration: float, **more: object) -> None:
+        if event.endswith("backend_compile_duration"):
+            seen.append(str(more.get("fun_name", event)))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.clear_event_listeners() if hasattr(jax.monitoring, "clear_event_listeners") else None
+
+
+def test_twenty_lenses_of_a_bucket_compile_nothing_new(compilations: list[str]) -> None:
+    """After the first lens of a bucket, others of any shape, number of surfaces or stop are traced as they are."""
+    base = [*all_samples()] * 4
+    lenses = [
+        replace(one, surfaces=tuple(replace(s, thickness=s.thickness * (1 + 0.01 * i)) for s in one.surfaces))
+        for i, one in enumerate(base)
+    ]
+    assert len(lenses) == 20
+    systems = [pack([one] * LENSES, bucket=SMALL) for one in lenses]
+    flat = np.zeros((LENSES, 3, RAYS))
+    forwards = flat.copy()
+    forwards[:, 2] = 1.0
+    rays = Rays(jnp.asarray(flat), jnp.asarray(forwards), jnp.zeros((LENSES, RAYS)))
+    trace_batch(systems[0], rays, record=True)
+    first_order_batch(systems[0])
+    compilations.clear()
+    for system in systems:
+        assert bool(jnp.all(trace_batch(system, rays, record=True).alive[:, 0]))
+        first_order_batch(system)
+    assert [name for name in compilations if "trace" in name or "first_order" in name] == []
+
+
+def test_a_new_bucket_does_compile(compilations: list[str]) -> None:
+    """The counter of the test above counts."""
+    system = pack([double_gauss()] * 3, bucket=Bucket(16, 0, 0))
+    position = jnp.zeros((3, 3, 2))
+    rays = Rays(position, position.at[:, 2].set(1.0), jnp.zeros((3, 2)))
+    compilations.clear()
+    trace_batch(system, rays)
+    assert any("trace" in name for name in compilations) or len(compilations) > 0
+
+
+def test_groups_cover_all_lenses_once() -> None:
+    lenses = [*all_samples(), double_gauss(), phone()]
+    for fewest in (1, 2, 100):
+        groups = group_by_bucket(lenses, fewest=fewest)
+        members = [i for _, some in groups for i in some]
+        assert sorted(members) == list(range(len(lenses)))
+        for bucket, some in groups:
+            for i in some:
+                own = bucket_of(lenses[i])
+                assert (own.surfaces, own.even, own.odd) <= (bucket.surfaces, bucket.even, bucket.odd)
+                assert own.surfaces <= bucket.surfaces
+                assert own.even <= bucket.even
+                assert own.odd <= bucket.odd
+    assert len(group_by_bucket(lenses, fewest=1)) > len(group_by_bucket(lenses, fewest=100))

@@ -1,0 +1,186 @@
+"""Derivatives of merit functions against finite differences, forwards and backwards, with rays that fail among them."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from defocus.lens.prescription import Lens
+from defocus.optics.focus import rms_spot
+from defocus.optics.paraxial import first_order
+from defocus.optics.system import System, pack
+from defocus.optics.trace import Rays, trace
+
+from .harness import SMALL, trace_items
+from .samples import double_gauss, odd_asphere, phone
+
+NAMES = ("curvature", "conic", "even", "odd", "thickness", "index")
+PLANE = 0.05  # mm behind the image plane
+
+
+def merit(parameters: dict[str, jax.Array], system: System, rays: Rays) -> jax.Array:
+    """RMS spot on a fixed plane, of fixed rays."""
+    changed = eqx.tree_at(lambda s: [getattr(s, n) for n in NAMES], system, [parameters[n] for n in NAMES])
+    return rms_spot(trace(changed, rays), PLANE)
+
+
+value = jax.jit(merit)
+reverse = jax.jit(jax.grad(merit))
+forward = jax.jit(lambda p, s, r, tangent: jax.jvp(lambda q: merit(q, s, r), (p,), (tangent,))[1])
+focal_length = jax.jit(lambda c, s: first_order(eqx.tree_at(lambda t: t.curvature, s, c)).focal_length)
+focal_gradient = jax.jit(jax.grad(focal_length))
+
+
+def parameters_of(system: System) -> dict[str, jax.Array]:
+    return {name: getattr(system, name) for name in NAMES}
+
+
+def one_system(one: Lens) -> System:
+    return pack([one], bucket=SMALL)[0]
+
+
+def skew_beam(radius: float, slope: float, z: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rays of a distant point over a disc on the plane z, wide enough that the outermost fail."""
+    angle = np.linspace(0.0, 2 * np.pi, 9, endpoint=False)
+    rings = np.concatenate([[0.0], *[np.full(9, r) for r in (0.35, 0.7, 0.95, 1.6, 3.0)]])
+    spokes = np.concatenate([[0.0], *[angle + 0.2 * k for k in range(5)]])
+    x, y = radius * rings * np.cos(spokes), radius * rings * np.sin(spokes)
+    direction = np.array([0.3 * slope, slope, np.sqrt(1 - 1.09 * slope**2)])
+    return np.stack([x, y, np.full(x.size, z)]), np.repeat(direction[:, None], x.size, axis=1)
+
+
+# lens, radius of the entrance pupil (mm), sine of the field angle, where the pupil lies
+CASES = {
+    "double Gauss": (double_gauss(), 12.0, 0.12, 20.0),
+    "phone": (phone(), 0.9, 0.2, 1.0),
+    "odd asphere": (odd_asphere(), 12.0, 0.1, 18.0),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):  # type: ignore[no-untyped-def]
+    one, radius, slope, z = CASES[request.param]
+    position, direction = skew_beam(radius, slope, z)
+    position = position - direction * (z + 5.0) / direction[2]
+    rays = Rays(jnp.asarray(position), jnp.asarray(direction), jnp.zeros(position.shape[1]))
+    return one, one_system(one), rays
+
+
+def steps(one: Lens, system: System) -> dict[str, np.ndarray]:
+    """Step of each parameter: a sag of about ten nanometres at the rim of the widest beam."""
+    radius = {"double Gauss": 14.0, "phone": 2.5, "odd asphere": 14.0}[one.name]
+    shape = {name: np.asarray(getattr(system, name)).shape for name in NAMES}
+    sag = 1e-5
+    even, odd = (2 * np.arange(1, 11), 2 * np.arange(1, 11) + 1)
+    return {
+        "curvature": np.full(shape["curvature"], 2 * sag / radius**2),
+        "conic": 0.1 * sag / (np.maximum(np.abs(np.asarray(system.curvature)), 1e-9) ** 3 * radius**4 / 8),
+        "even": np.broadcast_to(sag / radius**even, shape["even"]),
+        "odd": np.broadcast_to(sag / radius**odd, shape["odd"]),
+        "thickness": np.full(shape["thickness"], 10 * sag),
+        "index": np.full(shape["index"], 0.1 * sag),
+    }
+
+
+def test_gradient_of_the_spot(case) -> None:  # type: ignore[no-untyped-def]
+    """Every curvature, conic, even and odd term, thickness and index against a five-point difference."""
+    one, system, rays = case
+    parameters = parameters_of(system)
+    gradient = reverse(parameters, system, rays)
+    traced = trace_items(
+        [(one, 587.5618)],
+        np.asarray(rays.position)[None],
+        np.asarray(rays.direction)[None],
+        np.asarray(rays.path)[None],
+    )
+    assert traced.passes.sum() > 15
+    assert (~traced.alive).sum() > 2, "some rays should miss or be reflected, or the test is too kind"
+    count = len(one.surfaces)
+    checked = 0
+    for name, size in steps(one, system).items():
+        got = np.asarray(gradient[name])
+        assert np.isfinite(got).all(), name
+        largest = np.abs(got * size).max()
+        for where in np.ndindex(got.shape):
+            if where[0] >= count + (name == "index"):
+                assert got[where] == 0.0 or name == "index", (name, where)  # padding
+                continue
+            if name == "conic" and float(system.curvature[where[0]]) == 0.0:
+                continue
+            if name in ("even", "odd") and where[1] not in (0, 1, 3, 8):
+                continue
+
+            def moved(by: float, name: str = name, where: tuple[int, ...] = where) -> float:
+                return float(value(parameters | {name: parameters[name].at[where].add(by)}, system, rays))
+
+            h = float(size[where])
+            difference = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h)
+            assert got[where] == pytest.approx(difference, rel=1e-5, abs=1e-6 * largest / h), (name, where)
+            checked += 1
+    assert checked > 80
+
+
+def test_both_modes_agree(case) -> None:  # type: ignore[no-untyped-def]
+    """A directional derivative forwards is the gradient's projection."""
+    one, system, rays = case
+    parameters = parameters_of(system)
+    random = np.random.default_rng(5)
+    tangent = {name: jnp.asarray(random.normal(size=size.shape) * size) for name, size in steps(one, system).items()}
+    gradient = reverse(parameters, system, rays)
+    projected = sum(float(jnp.sum(gradient[name] * tangent[name])) for name in NAMES)
+    assert float(forward(parameters, system, rays, tangent)) == pytest.approx(projected, rel=1e-10)
+
+
+def test_gradient_when_no_ray_passes(case) -> None:  # type: ignore[no-untyped-def]
+    """All rays beside the lens: the merit and its gradient are zero, not nan."""
+    _, system, rays = case
+    beside = Rays(rays.position + jnp.array([0.0, 400.0, 0.0])[:, None], rays.direction, rays.path)
+    parameters = parameters_of(system)
+    assert float(value(parameters, system, beside)) == 0.0
+    assert all(np.isfinite(np.asarray(g)).all() for g in reverse(parameters, system, beside).values())
+
+
+def test_gradient_of_hopeless_rays(case) -> None:  # type: ignore[no-untyped-def]
+    """Rays far outside, steep, tangential, even backwards: nothing that is not a number comes out."""
+    _, system, rays = case
+    random = np.random.default_rng(11)
+    count = rays.path.shape[0]
+    position = random.normal(size=(3, count)) * 100.0
+    direction = random.normal(size=(3, count))
+    direction[2, ::5] = 0.0
+    direction[:, 1] = (0.0, 0.0, -1.0)
+    position[:, 2], direction[:, 2] = 0.0, (0.0, 0.0, 1.0)
+    direction /= np.linalg.norm(direction, axis=0)
+    wild = Rays(jnp.asarray(position), jnp.asarray(direction), rays.path)
+    parameters = parameters_of(system)
+    assert np.isfinite(float(value(parameters, system, wild)))
+    for name, got in reverse(parameters, system, wild).items():
+        assert np.isfinite(np.asarray(got)).all(), name
+
+
+def test_gradient_of_the_focal_length(case) -> None:  # type: ignore[no-untyped-def]
+    one, system, _ = case
+    got = np.asarray(focal_gradient(system.curvature, system))
+    for i in range(len(one.surfaces)):
+        h = 1e-6
+
+        def moved(by: float, i: int = i) -> float:
+            return float(focal_length(system.curvature.at[i].add(by), system))
+
+        difference = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h)
+        assert got[i] == pytest.approx(difference, rel=1e-7, abs=1e-7 * np.abs(got).max())
+    assert not got[len(one.surfaces) :].any()
+
+
+def test_a_descent_step_improves_the_spot(case) -> None:  # type: ignore[no-untyped-def]
+    """What the gradient is for."""
+    _, system, rays = case
+    parameters = parameters_of(system)
+    gradient = reverse(parameters, system, rays)["curvature"]
+    before = float(value(parameters, system, rays))
+    step = 1e-3 * before / float(jnp.sum(gradient**2))
+    after = float(value(parameters | {"curvature": parameters["curvature"] - step * gradient}, system, rays))
+    assert after == pytest.approx(before * (1 - 1e-3), rel=1e-4)
