@@ -13,14 +13,17 @@ _EXPORTS = {
     "load_lens": "lens",
     "list_lenses": "lens",
     "save_lens": "lens",
+    "Camera": "render",
+    "Psf": "render",
     "DefocusError": "errors",
 }
 
-__all__ = ["DefocusError", "Lens", "__version__", "list_lenses", "load_lens", "save_lens"]
+__all__ = ["Camera", "DefocusError", "Lens", "Psf", "__version__", "list_lenses", "load_lens", "save_lens"]
 
 if TYPE_CHECKING:
     from .errors import DefocusError
     from .lens import Lens, list_lenses, load_lens, save_lens
+    from .render import Camera, Psf
 
 
 def __getattr__(name: str) -> object:

@@ -24,7 +24,6 @@ from defocus.optics.trace import trace
 UNLIMITED = (
     "fujifilm-fujinon-sw-65-f5.6",
     "kodak-aero-ektar-152-f3.5",
-    "minolta-varisoft-85-f2.8",
     "nikon-nikkor-21-f4",
     "pentax-67-100-f4-macro",
     "phone-us20140118844",
@@ -34,9 +33,9 @@ UNLIMITED = (
     "zeiss-sonnar-180-f2.8",
 )
 LENSES, BUCKET = 100, Bucket(64, 10, 10)  # one compiled shape for all batches
-DIRECTIONS, STEPS = 16, 61
+DIRECTIONS, STEP = 12, 0.03
 _ANGLES = jnp.linspace(-jnp.pi / 2.0, jnp.pi / 2.0, DIRECTIONS)
-_WALK = jnp.linspace(0.0, 1.5, STEPS)  # of the pupil's half widths
+_WALK = jnp.concatenate([jnp.arange(0.0, 1.2, STEP), jnp.linspace(1.25, 2.5, 12)])  # pupil half widths
 
 
 @dataclass
@@ -105,12 +104,17 @@ def library_beams(library: dict[str, Lens]) -> dict[str, tuple[Beam, Beam]]:
 def test_axial_beam_passes_entirely(library_beams: dict[str, tuple[Beam, Beam]]) -> None:
     clipped = {name: axis.filled for name, (axis, _) in library_beams.items() if axis.filled < 1.0 - 1e-9}
     assert not clipped
-    assert all(axis.belongs.sum() > DIRECTIONS * STEPS / 2 for axis, _ in library_beams.values())
+    assert all(axis.belongs.sum() > DIRECTIONS / STEP / 2 for axis, _ in library_beams.values())
+
+
+def test_no_ray_returns_from_outside_the_axial_beam(library_beams: dict[str, tuple[Beam, Beam]]) -> None:
+    """Apertures that are too large let rays through that aberrations bend back into the stop."""
+    assert not [name for name, (axis, _) in library_beams.items() if (axis.passes & ~axis.belongs).any()]
 
 
 def test_edge_of_the_field_is_lit(library: dict[str, Lens], library_beams: dict[str, tuple[Beam, Beam]]) -> None:
     """Vignetting as lenses have it: a quarter of the pupil at least, and never more than the beam on the axis."""
-    weight = np.asarray(_WALK)
+    weight = np.asarray(_WALK) * (np.asarray(_WALK) < 1.2)
     for name, (axis, edge) in library_beams.items():
         light = (edge.passes * weight).sum() / (axis.passes * weight).sum()
         fraction = float(re.search(r"fills ([\d.]+)", " ".join(library[name].notes))[1])  # type: ignore[index]
@@ -135,11 +139,11 @@ def test_no_surfaces_cross_inside_the_clear_apertures(library: dict[str, Lens]) 
                 assert np.all(gap > -2e-3), f"{name}: surfaces {i} and {i + 1} cross by {-gap.min():.4f} mm"
 
 
-@pytest.mark.parametrize("fraction", [0.5, 0.8])
-def test_edge_fraction_is_honoured(fraction: float) -> None:
-    for name, (_, edge) in zip(UNLIMITED, beams([solved(n, fraction) for n in UNLIMITED]), strict=True):
-        step = float(_WALK[1])
-        assert 0.98 * fraction <= edge.filled <= fraction + step + 0.02, f"{name}: {edge.filled:.3f} of {fraction}"
+def test_edge_fraction_is_honoured() -> None:
+    cases = [(name, fraction) for name in UNLIMITED for fraction in (0.5, 0.8)]
+    for (name, fraction), (axis, edge) in zip(cases, beams([solved(*case) for case in cases]), strict=True):
+        assert axis.filled == 1.0
+        assert 0.98 * fraction <= edge.filled <= fraction + STEP + 0.02, f"{name}: {edge.filled:.3f} of {fraction}"
 
 
 @pytest.mark.parametrize("name", UNLIMITED)

@@ -11,6 +11,7 @@ import typer
 from .. import __version__
 from ..errors import DefocusError
 from .lens import lens_app
+from .psf import psf
 
 app = typer.Typer(
     name="defocus",
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(lens_app, name="lens")
+app.command()(psf)
 
 
 def _version(wanted: bool) -> None:

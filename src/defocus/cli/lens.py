@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -277,7 +278,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return lines + [("note", note) for note in facts["notes"]]
 
 
-def _print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     for row in (head, *rows):
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

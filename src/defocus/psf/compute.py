@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -41,7 +42,7 @@ class PsfBatch:
     psf: Float[np.ndarray, "requests bands size size"]
     bands: Bands
     pixel_um: Float[np.ndarray, " requests"]
-    reports: tuple[dict[str, object], ...]
+    reports: tuple[dict[str, Any], ...]
 
     @property
     def ok(self) -> np.ndarray:
@@ -82,7 +83,7 @@ def psf_batch(
     shift = np.full(count, np.nan) if sensor_shift_mm is None else np.asarray(sensor_shift_mm, float)
     asked = np.stack([np.asarray(v, float) for v in (height_mm, azimuth, depth_mm, focus_mm, shift, pixel_um)], axis=1)
     out = np.zeros((count, len(parsed.names), size, size), np.float32)
-    reports: list[dict[str, object]] = [{} for _ in range(count)]
+    reports: list[dict[str, Any]] = [{} for _ in range(count)]
     for lens_bucket, members in group_by_bucket(lenses):
         for start in range(0, len(members), WAVEFRONTS_AT_ONCE):
             part = members[start : start + WAVEFRONTS_AT_ONCE]
@@ -176,7 +177,7 @@ def _propagate(
     asked: np.ndarray,
     bands: Bands,
     out: np.ndarray,
-    reports: list[dict[str, object]],
+    reports: list[dict[str, Any]],
     part: Sequence[int],
     size: int,
     supersample: int,

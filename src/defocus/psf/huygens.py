@@ -100,35 +100,42 @@ def huygens(
     weight = (weight / jnp.max(weight)).ravel().astype(jnp.float32)
 
     axis = window_axis(size, pixel, supersample)
-    px, py = (w.ravel().astype(jnp.float32) for w in jnp.meshgrid(axis, axis[::-1]))
-    back = (centre[None, :] - q).astype(jnp.float32)  # from the sphere to the window's centre
-    length = jnp.linalg.norm(back, axis=1)
-    total = len(waves)
-    chunks = -(-total // RAYS_AT_ONCE)
-    pad = chunks * RAYS_AT_ONCE - total
+    points = jnp.stack([w.ravel() for w in jnp.meshgrid(axis, axis[::-1])]).astype(jnp.float32)
+    fine = _sum_wavelets(points, (centre[None, :] - q).astype(jnp.float32), waves, weight, wavelength)
+    pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
+    return pixels / jnp.sum(pixels)
 
-    def prepare(values: Array) -> Array:
-        padded = jnp.pad(values, [(0, pad)] + [(0, 0)] * (values.ndim - 1), constant_values=0.0)
-        return padded.reshape(chunks, RAYS_AT_ONCE, *values.shape[1:])
 
+def _sum_wavelets(
+    points: Float[Array, "2 points"],
+    back: Float[Array, "rays 3"],
+    waves: Float[Array, " rays"],
+    weight: Float[Array, " rays"],
+    wavelength: Float[Array, ""],
+) -> Float[Array, " points"]:
+    """|Σ weight · exp(2πi (waves + (|x − q| − |X − q|) / λ))|² at points x − X (mm); `back` is X − q (mm)."""
+    x, y = points
     inverse = (1.0 / wavelength).astype(jnp.float32)
+    pad = -len(waves) % RAYS_AT_ONCE
 
-    def add(field: tuple[Array, Array], chunk: tuple[Array, Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
-        back, length, waves, weight = chunk
+    def chunks(values: Float[Array, "rays *more"], fill: float) -> Float[Array, "chunks rays *more"]:
+        padded = jnp.pad(values, [(0, pad)] + [(0, 0)] * (values.ndim - 1), constant_values=fill)
+        return padded.reshape(-1, RAYS_AT_ONCE, *values.shape[1:])
+
+    def add(field: tuple[Array, Array], chunk: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
+        back, waves, weight = chunk
+        length = jnp.linalg.norm(back, axis=1)
         # |x − q| − |X − q| = (|d|² + 2 d·(X − q)) / (|x − q| + |X − q|), d = x − X.
-        dot = px[:, None] * (2.0 * back[:, 0] + px[:, None]) + py[:, None] * (2.0 * back[:, 1] + py[:, None])
-        far = jnp.sqrt(length**2 + dot)
-        phase = waves + dot / (far + length) * inverse
+        dot = x[:, None] * (2.0 * back[:, 0] + x[:, None]) + y[:, None] * (2.0 * back[:, 1] + y[:, None])
+        phase = waves + dot / (jnp.sqrt(length**2 + dot) + length) * inverse
         angle = 2.0 * jnp.pi * (phase - jnp.round(phase))
         real, imaginary = field
         return (real + jnp.cos(angle) @ weight, imaginary + jnp.sin(angle) @ weight), None
 
-    zero = jnp.zeros_like(px)
-    parts = (prepare(back), prepare(length) + (prepare(weight) == 0.0), prepare(waves), prepare(weight))
+    zero = jnp.zeros_like(x)
+    parts = (chunks(back, 1.0), chunks(waves, 0.0), chunks(weight, 0.0))
     (real, imaginary), _ = jax.lax.scan(add, (zero, zero), parts)
-    fine = (real**2 + imaginary**2).reshape(size, supersample, size, supersample)
-    pixels = fine.sum(axis=(1, 3))
-    return pixels / jnp.sum(pixels)
+    return real**2 + imaginary**2
 
 
 def _inside(rim: Rim) -> tuple[Float[Array, " rays"], Float[Array, " rays"]]:
