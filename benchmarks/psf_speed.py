@@ -95,7 +95,7 @@ def main(out: Path) -> None:
     compiled = time.perf_counter() - start
     sizes = compute._stage_one._cache_size()
     system = compute.pack(chosen, D_LINE_NM, shape)
-    index = jnp.asarray(np.stack([[compute._padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in chosen]))
+    index = jnp.asarray(np.stack([[compute.padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in chosen]))
     waves = jnp.asarray([D_LINE_NM * 1e-6])
     on_device = jnp.asarray(asked)
     seconds = median_seconds(
@@ -159,7 +159,7 @@ def parts(spectra: object, pixel: jax.Array, samples: int, size: int, exact: jax
     """Where the time goes: the pupil function alone, and the matrix products at each precision of the matrix units."""
     batch = BATCH if jax.default_backend() != "cpu" else 8
     part = jax.tree.map(lambda leaf: leaf[:batch], spectra)
-    fill = jax.jit(jax.vmap(lambda s: pupil_function(s, samples)))
+    fill = jax.jit(jax.vmap(lambda s: pupil_function(s, samples)[0]))
     pupils = fill(part)
     rows: list[dict[str, object]] = [
         {

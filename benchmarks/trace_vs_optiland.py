@@ -337,17 +337,16 @@ def markdown(report: dict[str, Any]) -> str:
         a = report["agreement"]
         lines += [
             "",
-            f"Agreement with Optiland: {a['lenses']} lenses × 3 fields × 3 wavelengths, {a['rays_that_pass']} rays that "
-            f"pass; Optiland lost {a['lost_in_optiland']} of them and found another meeting with a surface for "
+            f"Agreement with Optiland: {a['lenses']} lenses × 3 fields × 3 wavelengths, {a['rays_that_pass']} rays "
+            f"that pass; Optiland lost {a['lost_in_optiland']} of them and found another meeting with a surface for "
             f"{a['elsewhere_in_optiland']}. Largest deviations of the others on the image plane:",
             "",
             "| lenses | number | position, mm | direction | optical path, mm |",
             "| --- | --- | --- | --- | --- |",
         ]
         for name, row in [*a["by_kind"].items(), ("all", {"lenses": a["lenses"], **a["largest"]})]:
-            lines.append(
-                f"| {name} | {row['lenses']} | {row['position_mm']:.1e} | {row['direction']:.1e} | {row['path_mm']:.1e} |"
-            )
+            numbers = " | ".join(f"{row[quantity]:.1e}" for quantity in a["largest"])
+            lines.append(f"| {name} | {row['lenses']} | {numbers} |")
     return "\n".join(lines) + "\n"
 
 

@@ -44,9 +44,9 @@ PHONE_EDGE = 0.95
 
 # name | source file | title | patent | year of publication, where it is certain | type | remarks and settings
 TABLE = """
-agfa-telinear-90-f4|agfa-color-telinear-90mm-f4|Agfa Color-Telinear 90 mm f/4|US 2,819,651|1958|telephoto
+agfa-telinear-90-f4|agfa-color-telinear-90mm-f4|Agfa Color-Telinear 90 mm f/4|US 2,819,651|1958|telephoto|edge=0.4
 canon-ef-8-15-f4-fisheye|canon-ef-8-15mm-f4l-fisheye-usm|Canon EF 8–15 mm f/4 L Fisheye|US 2012/0013996 A1 Example 1|2012|fisheye zoom
-canon-ef-15-f2.8-fisheye|canon-ef-15mm-f28-fisheye|Canon EF 15 mm f/2.8 Fisheye|JP S63-17421 A Example 3|1988|fisheye
+canon-ef-15-f2.8-fisheye|canon-ef-15mm-f28-fisheye|Canon EF 15 mm f/2.8 Fisheye|JP S63-17421 A Example 3|1988|fisheye|edge=0.5
 canon-ef-70-200-f2.8|canon-ef-70-200mm-f28l-is-ii-usm|Canon EF 70–200 mm f/2.8 L IS II|US 2009/0296231 A1 Embodiment 2|2009|telephoto zoom
 canon-ef-100-f2.8-macro|canon-ef-100mm-f28l-is-macro|Canon EF 100 mm f/2.8 L Macro IS|US 7,864,451 B2|2011|macro
 canon-ef-200-f1.8|canon-ef-200mm-f1-8-l-usm|Canon EF 200 mm f/1.8 L|JP H01-102413 A Example 1|1989|telephoto
@@ -56,12 +56,13 @@ canon-rf-50-f1.2|canon-rf-50-f12-l|Canon RF 50 mm f/1.2 L|US 2019/0265441 A1 Exa
 canon-rf-85-f1.2|canon-rf-85f12l|Canon RF 85 mm f/1.2 L|US 2020/0012073 A1 Example 1|2020|mirrorless double Gauss
 canon-rf-100-500-f4.5|canon-rf-100-500mm-f45-71-l-is-usm|Canon RF 100–500 mm f/4.5–7.1 L IS|US 2021/0003832 A1 Example 2|2021|telephoto zoom
 canon-serenar-50-f1.8|canon-serenar-50f18|Canon Serenar 50 mm f/1.8|US 2,681,594 Claim 3|1954|double Gauss|edge=0.45
+canon-ts-e-50-f2.8-macro|canon-tse-50f28l-macro|Canon TS-E 50 mm f/2.8 L Macro|US 10,571,651 B2 Numerical Data 1|2020|shift macro
 enna-lithagon-28-f3.5|enna-munchen-ultra-lithagon-28mm-f35|Enna Ultra-Lithagon 28 mm f/3.5|US 2,959,100 Example 1|1960|retrofocus
 fujifilm-fujinon-sw-65-f5.6|fujifilm-fujinon-sw-65f56|Fujifilm Fujinon SW 65 mm f/5.6|JP S56-140311 Example 1|1981|symmetric wide-angle
 fujifilm-gfx100rf-35-f4|fujifilm-gfx100rf-35mm-f4|Fujifilm Fujinon 35 mm f/4 (GFX100RF)|US 2025/0362482 A1 Example 5|2025|medium format, compact
 fujifilm-xf-56-f1.2|fujifilm-xf56mm-f12-r-wr|Fujifilm Fujinon XF 56 mm f/1.2 R WR|JP 2023-029039 A Example 2|2023|mirrorless portrait
-hasselblad-hc-80-f2.8|hasselblad-hc-80-f28|Hasselblad HC 80 mm f/2.8|US 2001/0050819 A1 Embodiment 3|2001|double Gauss
-hasselblad-xcd-90-f2.5|hasselblad-xcd-90-f25-v|Hasselblad XCD 90 mm f/2.5 V|JP 2022-099402 A Example 1|2022|medium format, mirrorless
+hasselblad-hc-80-f2.8|hasselblad-hc-80-f28|Hasselblad HC 80 mm f/2.8|US 2001/0050819 A1 Embodiment 3|2001|double Gauss|edge=0.5
+hasselblad-xcd-90-f2.5|hasselblad-xcd-90-f25-v|Hasselblad XCD 90 mm f/2.5 V|JP 2022-099402 A Example 1|2022|medium format, mirrorless|edge=0.4
 kodak-aero-ektar-152-f3.5|kodak-aero-ektar-6in-f35|Kodak Aero Ektar 6 in f/3.5|US 2,983,193|1961|aerial
 kodak-ektar-100-f6.3|kodak-wide-field-ektar-100f63|Kodak Wide Field Ektar 100 mm f/6.3|US 2,518,719 Example 2|1950|large format, symmetric wide-angle
 leica-macro-elmarit-60-f2.8|leica-macro-elmarit-r-60mm-f28|Leica Macro-Elmarit-R 60 mm f/2.8|US 3,552,833|1971|macro
@@ -74,9 +75,8 @@ nikon-28ti-28-f2.8|nikon-28ti-28f28|Nikon Nikkor 28 mm f/2.8 (Nikon 28Ti)|US 5,5
 nikon-dc-135-f2|nikon-af-dc-nikkor-135mm-f2|Nikon AF DC-Nikkor 135 mm f/2|US 4,908,639 Example 2|1990|telephoto
 nikon-fisheye-10.5-f2.8|nikon-fisheye-nikkor-105mm-f28g-ed|Nikon AF DX Fisheye-Nikkor 10.5 mm f/2.8|US 7,161,746 B2 Example 9|2007|fisheye
 nikon-nikkor-21-f4|nikon-nikkor-o-21mm-f4|Nikon Nikkor-O 21 mm f/4|JP S43-030782 Example 2|1968|Biogon
-nikon-nikkor-24-f2.8|nikkor-24f28|Nikon Nikkor-N Auto 24 mm f/2.8|US 3,622,227 Example I|1971|retrofocus
+nikon-nikkor-24-f2.8|nikkor-24f28|Nikon Nikkor-N Auto 24 mm f/2.8|US 3,622,227 Example I|1971|retrofocus|edge=0.5
 nikon-nikkor-80-200-f4.5|nikon-ai-zoom-nikkor-80-200mm-f45|Nikon AI Zoom-Nikkor 80–200 mm f/4.5|US 4,223,981 Embodiment 1|1980|telephoto zoom
-nikon-nikkor-85-f1.4|nikkor-85f14-ais|Nikon AI Nikkor 85 mm f/1.4 S|US 4,396,256 Embodiment 1|1983|double Gauss
 nikon-nikkor-600-f4|nikon-af-s-nikkor-600mm-f4e-fl-ed-vr|Nikon AF-S Nikkor 600 mm f/4E FL ED VR|US 2018/0031811 A1 Example 4|2018|telephoto
 nikon-nikkor-600-f5.6|nikon-ai-nikkor-600mm-f56-if-ed|Nikon AI Nikkor 600 mm f/5.6 IF-ED|JP S56-035116 Example 1|1981|telephoto
 nikon-noct-58-f0.95|nikon-z-58f095-noct|Nikon Nikkor Z 58 mm f/0.95 S Noct|WO 2019/229849 A1 Example 1|2019|mirrorless double Gauss
@@ -86,7 +86,6 @@ nikon-z-180-600-f5.6|nikon-nikkor-z-180-600mm-f56-63-vr|Nikon Nikkor Z 180–600
 olympus-m-12-40-f2.8|olympus-mzuiko-12-40-f28-pro|Olympus M.Zuiko Digital ED 12–40 mm f/2.8 Pro|US 2014/0139720 A1 Example 5|2014|standard zoom
 olympus-m-17-f1.8|olympus-mzuiko-17mm-f18|Olympus M.Zuiko Digital 17 mm f/1.8|JP 2013-186458 A Example 3|2013|mirrorless wide-angle
 olympus-zuiko-21-f3.5|olympus-g-zuiko-auto-w-21mm-f35|Olympus G.Zuiko Auto-W 21 mm f/3.5|US 3,884,556 Embodiment 3|1975|retrofocus
-olympus-zuiko-50-f2-macro|olympus-zuiko-auto-macro-50f2|Olympus Zuiko Auto-Macro 50 mm f/2|US 4,708,445 Embodiment 6|1987|macro
 panasonic-leica-9-f1.7|panasonic-leica-dg-9f17|Panasonic Leica DG Summilux 9 mm f/1.7 ASPH.|US 2023/0367186 A1 Example 1|2023|mirrorless wide-angle
 pentax-67-100-f4-macro|pentax-smc-67-100mm-f4|Pentax SMC 67 Macro 100 mm f/4|US 6,002,533 Embodiment 1|1999|medium format, macro
 ricoh-gr-18-f2.8|ricoh-gr4-28f28|Ricoh GR Lens 18.3 mm f/2.8 (Ricoh GR IV)|JP 2025-069516 A Example 2|2025|compact
@@ -94,6 +93,7 @@ rodenstock-geronar-210-f6.8|rodenstock-geronar-210mm-f68|Rodenstock Geronar 210 
 schneider-super-angulon-90-f8|schneider-super-angulon-90mm-f8|Schneider-Kreuznach Super-Angulon 90 mm f/8|DE 975 637 C||large format, symmetric wide-angle
 sigma-28-45-f1.8|sigma-28-45mm-f18-dg-dn|Sigma 28–45 mm f/1.8 DG DN|CN 120386081 A Example 1|2025|standard zoom
 sigma-40-f1.4|sigma-art-40-f14|Sigma 40 mm f/1.4 DG HSM|JP 2020-012952 A Example 1|2020|retrofocus
+sigma-85-f1.4|sigma-art-85mm-f14-dgdn|Sigma 85 mm f/1.4 DG DN|JP 2021-085935 A Example 1|2021|mirrorless portrait
 sony-fe-14-f1.8|sony-fe-14mm-f18-gm|Sony FE 14 mm f/1.8 GM|WO 2021/199923 A1 Example 1|2021|mirrorless retrofocus
 sony-fe-16-35-f2.8|sony-fe-16-35mm-f28-gm-ii|Sony FE 16–35 mm f/2.8 GM II|WO 2024/135126 A1 Example 1|2024|wide-angle zoom
 sony-fe-24-70-f2.8|sony-fe-24-70mm-f28-gm-ii|Sony FE 24–70 mm f/2.8 GM II|WO 2023/181666 A1 Example 4|2023|standard zoom

@@ -11,10 +11,11 @@ import pytest
 from defocus.lens.prescription import Lens
 from defocus.optics.focus import rms_spot
 from defocus.optics.paraxial import first_order
+from defocus.optics.pupil import chief_ray
 from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
 
-from .harness import SMALL, trace_items
+from .harness import PLAIN, SMALL, trace_items
 from .samples import double_gauss, odd_asphere, phone
 
 NAMES = ("curvature", "conic", "even", "odd", "thickness", "index")
@@ -184,3 +185,24 @@ def test_a_descent_step_improves_the_spot(case) -> None:  # type: ignore[no-unty
     step = 1e-3 * before / float(jnp.sum(gradient**2))
     after = float(value(parameters | {"curvature": parameters["curvature"] - step * gradient}, system, rays))
     assert after == pytest.approx(before * (1 - 1e-3), rel=1e-4)
+
+
+def test_gradient_of_the_chief_ray() -> None:
+    """At a fixed image height the chief ray's angle depends on every curvature, and its height on none."""
+    system = pack([double_gauss()], bucket=PLAIN)[0]
+
+    @jax.jit
+    def both(curvature: jax.Array, tangent: jax.Array):  # type: ignore[no-untyped-def]
+        def chief(c: jax.Array) -> jax.Array:
+            found = chief_ray(eqx.tree_at(lambda s: s.curvature, system, c), jnp.asarray(15.0), "image_height")
+            return jnp.stack([found.image_height, found.angle, found.direction[1], found.position[1]])
+
+        return jax.jvp(chief, (curvature,), (tangent,))
+
+    for surface in (0, 2, 8, 10):
+        unit = jnp.zeros_like(system.curvature).at[surface].set(1.0)
+        _, derivative = both(system.curvature, unit)
+        h = 1e-6
+        ahead, behind = (both(system.curvature + s * h * unit, unit)[0] for s in (1.0, -1.0))
+        difference = np.asarray((ahead - behind) / (2 * h))
+        assert np.asarray(derivative) == pytest.approx(difference, rel=1e-5, abs=1e-4), surface

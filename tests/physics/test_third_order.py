@@ -140,7 +140,7 @@ def test_sums_against_real_rays(name: str, computed: dict[str, np.ndarray]) -> N
     total, measured = computed[name].sum(axis=1), real(CASES[name])
     # Where surfaces cancel, the tolerance is a part of what they cancel.
     scale = np.maximum(np.abs(total), 1e-3 * np.abs(computed[name]).sum(axis=1))
-    assert (np.abs(total - measured) < 1e-4 * scale).all(), (total, measured)
+    assert (np.abs(total - measured) < 1e-7 * scale).all(), (total, measured)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -163,7 +163,7 @@ def test_every_surface_against_real_rays(computed: dict[str, np.ndarray]) -> Non
             part = replace(whole, surfaces=whole.surfaces[:k])
             ratio = index[k] * marginal[k - 1] / (index[-1] * marginal[-1])
             partial = computed[name][:, :k].sum(axis=1) / ratio
-            assert real(part) == pytest.approx(partial, rel=1e-4), (name, k)
+            assert real(part) == pytest.approx(partial, rel=1e-6), (name, k)
 
 
 def marginal_slopes(one: Lens) -> list[float]:

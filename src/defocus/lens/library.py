@@ -79,9 +79,16 @@ def _find(name_or_path: str | Path) -> Lens | None:
     if isinstance(name_or_path, str) and name_or_path.lower() in _names():
         return read_lens(DATA / f"{name_or_path.lower()}.json")
     # A file that is missing, but was clearly meant, is the reader's business: its error names the reason.
-    if path.is_file() or path.suffix.lower() in LENS_SUFFIXES:
+    if _is_file(path) or path.suffix.lower() in LENS_SUFFIXES:
         return read_lens(path)
     return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 @functools.cache

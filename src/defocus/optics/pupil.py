@@ -221,9 +221,10 @@ def find_bundle(
     the last that passed, and one cell more. The last is returned traced. `data` is the lens's first-order data, if they
     are at hand.
     """
-    g = jnp.linspace(-1.0, 1.0, samples)
+    # Cell centres, so that no row of rays lies on the rim and each ray stands for the same area.
+    g = (jnp.arange(samples) + 0.5) / samples * 2.0 - 1.0
     u, v = (w.ravel() for w in jnp.meshgrid(g, g))
-    cell = 2.0 / (samples - 1)
+    cell = 2.0 / samples
 
     def grid(centre: Float[Array, "2"], half: Float[Array, "2"]) -> Bundle:
         x, y = centre[0] + half[0] * u, centre[1] + half[1] * v

@@ -107,7 +107,6 @@ def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucke
         "stop": np.array([lens.stop for lens in lenses], int),
     }
     for row, lens in enumerate(lenses):
-        count = len(lens.surfaces)
         typical = max(sum(abs(s.thickness) for s in lens.surfaces) / 4.0, 1e-3)  # where no semi-diameter is known
         for i, surface in enumerate(lens.surfaces):
             arrays["curvature"][row, i] = surface.curvature
@@ -122,20 +121,27 @@ def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucke
                     arrays["even"][row, i, power // 2 - 1] = coefficient
                 else:
                     arrays["odd"][row, i, (power - 3) // 2] = coefficient
-        indices = refractive_indices(lens, wavelength_nm)
-        arrays["index"][row, : count + 1] = indices
-        arrays["index"][row, count + 1 :] = indices[-1]
+        arrays["index"][row] = padded_indices(lens, wavelength_nm, bucket.surfaces)
     system = System(**{name: jnp.asarray(value) for name, value in arrays.items()})
-    return _with_stop_radius(system, lenses)
+    return _with_stop_radius(system, lenses, bucket)
 
 
-def _with_stop_radius(system: System, lenses: Sequence[Lens]) -> System:
+def padded_indices(lens: Lens, wavelength_nm: float, surfaces: int) -> Float[np.ndarray, " media"]:
+    """`refractive_indices`, the last one repeated up to a bucket's number of media."""
+    indices = refractive_indices(lens, wavelength_nm)
+    return np.concatenate([indices, np.full(surfaces + 1 - len(indices), indices[-1])])
+
+
+def _with_stop_radius(system: System, lenses: Sequence[Lens], bucket: Bucket) -> System:
+    """Fill in the stop radii that the apertures ask for; always at the d line, so that no stop changes with colour."""
     from .paraxial import stop_radius_for
 
     rows = jnp.arange(len(lenses))
     given = np.array([lens.aperture.value if lens.aperture.kind == "stop_radius" else math.nan for lens in lenses])
     if np.isnan(given).any():
-        given = np.where(np.isnan(given), stop_radius_for(system, lenses), given)
+        index = np.stack([padded_indices(lens, D_LINE_NM, bucket.surfaces) for lens in lenses])
+        at_d_line = eqx.tree_at(lambda s: s.index, system, jnp.asarray(index))
+        given = np.where(np.isnan(given), stop_radius_for(at_d_line, lenses), given)
     semi = system.semi_diameter.at[rows, system.stop].set(jnp.asarray(given))
     return eqx.tree_at(lambda s: s.semi_diameter, system, semi)
 

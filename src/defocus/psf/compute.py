@@ -23,7 +23,7 @@ from ..optics.field import vergence_of
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order, image_position
 from ..optics.pupil import ChiefRay, FieldBy, chief_ray, find_bundle
-from ..optics.system import Bucket, System, group_by_bucket, pack, refractive_indices
+from ..optics.system import Bucket, System, group_by_bucket, pack, padded_indices
 from ..optics.wavefront import Form, Wavefront, find_wavefront
 from .propagate import SUPERSAMPLE, Kernel, intensity_batch
 from .pupil_function import Spectrum, turn
@@ -117,14 +117,9 @@ def _wavefronts(
     padded = [*lenses, *[lenses[-1]] * filler]
     rows = jnp.asarray(np.concatenate([asked, np.repeat(asked[-1:], filler, axis=0)]))
     system = pack(padded, D_LINE_NM, lens_bucket)
-    index = np.stack([[_padded_indices(lens, w, lens_bucket.surfaces) for w in waves] for lens in padded])
+    index = np.stack([[padded_indices(lens, w, lens_bucket.surfaces) for w in waves] for lens in padded])
     wavelengths = jnp.asarray(np.array(waves) * 1e-6)
     return _stage_one(system, jnp.asarray(index), wavelengths, rows, by=by, form=form, energy=energy)
-
-
-def _padded_indices(lens: Lens, wavelength_nm: float, surfaces: int) -> np.ndarray:
-    indices = refractive_indices(lens, wavelength_nm)
-    return np.concatenate([indices, np.full(surfaces + 1 - len(indices), indices[-1])])
 
 
 @partial(jax.jit, static_argnames=("by", "form", "energy"))
@@ -169,7 +164,7 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
     """
     axis = chief_ray(system, jnp.zeros(()), "image_height")
     vergence = vergence_of(axis, focus - data.entrance_pupil)
-    return best_focus(find_bundle(system, axis, vergence, samples=25, rounds=2, data=data).traced)
+    return best_focus(find_bundle(system, axis, vergence, samples=65, rounds=2, data=data).traced)
 
 
 def _propagate(

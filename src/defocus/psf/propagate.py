@@ -44,7 +44,7 @@ def intensity(
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
     """One PSF: `pixel` in mm, `samples` cells across the pupil."""
-    pupil = pupil_function(spectrum, samples, dtype)
+    pupil, energy = pupil_function(spectrum, samples, dtype)
     g = grid_axis(samples)
     sx, sy = (spectrum.centre[i] + spectrum.half[i] * g for i in (0, 1))
     x = window_axis(size, pixel, supersample)
@@ -53,7 +53,7 @@ def intensity(
     wave = transform(pupil, sx, sy, x, y, spectrum.wavelength)
     cell = 4.0 * spectrum.half[0] * spectrum.half[1] / samples**2
     # Parseval: over a full period Σ|E|² dx dy · cell² = λ² Σ|P|² · cell.
-    total = spectrum.wavelength**2 * jnp.sum(jnp.abs(pupil) ** 2, dtype=jnp.float64)
+    total = spectrum.wavelength**2 * energy
     step = pixel / supersample
     fine = jnp.abs(wave) ** 2 * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))

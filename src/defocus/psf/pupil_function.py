@@ -90,15 +90,19 @@ def grid_axis(samples: int) -> Float[Array, " samples"]:
 
 def pupil_function(
     spectrum: Spectrum, samples: int, dtype: jnp.dtype = jnp.float32
-) -> Complex[Array, "samples samples"]:
-    """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y; zero outside the pupil."""
+) -> tuple[Complex[Array, "samples samples"], Float[Array, ""]]:
+    """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y, zero outside the pupil; and Σ|A|² over it.
+
+    A cell on the rim counts in the sum by the part that lies inside, not by its square as its amplitude would have it.
+    """
     g = grid_axis(samples).astype(dtype)
     wave = _evaluate(spectrum.phase, g, DEGREE, dtype)
-    wave = wave - jnp.round(wave)
+    angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
     amplitude = _evaluate(spectrum.amplitude, g, AMPLITUDE_DEGREE, dtype)
-    field = amplitude * _mask(spectrum, g, samples, dtype)
-    angle = 2.0 * jnp.pi * wave
-    return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle))
+    mask = _mask(spectrum, g, samples, dtype)
+    field = amplitude * mask
+    energy = jnp.sum(amplitude * field, dtype=jnp.float64)
+    return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle)), energy
 
 
 def _evaluate(

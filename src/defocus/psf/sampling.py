@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-SAMPLE_BUCKETS = (64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, 4096)
+SAMPLE_BUCKETS = (128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, 4096)
 MARGIN = 0.15  # of the distance, for the fringes outside the geometric blur
-FEWEST = 64
+FEWEST = 128  # below, the rim's cells are too coarse
 
 
 def needed_samples(

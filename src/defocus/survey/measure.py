@@ -27,7 +27,7 @@ from ..optics.paraxial import FirstOrder, first_order
 from ..optics.pupil import chief_ray, find_bundle
 from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
 
-PUPIL_SAMPLES = 25  # rays across a bundle
+PUPIL_SAMPLES = 33  # rays across a bundle
 LENSES_AT_ONCE = 64
 FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
 

@@ -1,0 +1,108 @@
+"""The ray trace against the independent one of tests/physics/oracle.py, for every lens of a collection.
+
+    python benchmarks/trace_vs_oracle.py --lenses ../shared/lenses
+
+Three fields, three wavelengths, rays over the whole pupil and beyond it. The tests do the same for a selection; this is
+the whole collection, some minutes of extended-precision arithmetic. The result is a table by kind of lens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.physics.conftest import FIELDS, Launched, _launcher, stratum  # noqa: E402
+from tests.physics.harness import LARGE, LENSES, MEDIUM, PLAIN  # noqa: E402
+from tests.physics.test_real_rays import Comparison, compare_launched  # noqa: E402
+
+from defocus.lens.formats import read_lens  # noqa: E402
+from defocus.optics.system import bucket_of, pack  # noqa: E402
+
+QUANTITIES = ("position", "direction", "path")
+
+
+def launch_all(lenses: Sequence[Any], names: Sequence[str]) -> Launched:
+    launcher = _launcher()
+    blocks = []
+    for start in range(0, len(lenses), LENSES):
+        rows = [min(start + i, len(lenses) - 1) for i in range(LENSES)]
+        radius = jnp.array([lenses[row].image_radius for row in rows])
+        block = launcher(pack([lenses[row] for row in rows], bucket=LARGE), radius[:, None] * jnp.array(FIELDS))
+        kept = min(LENSES, len(lenses) - start)
+        blocks.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[:kept], block))
+    chief, rays = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    return Launched(list(lenses), list(names), chief, rays.position, rays.direction, rays.path)
+
+
+def table(results: dict[str, Comparison], kinds: dict[str, str]) -> list[dict[str, Any]]:
+    rows = []
+    for kind in [*sorted(set(kinds.values())), "all"]:
+        some = [results[name] for name in results if kind in (kinds[name], "all")]
+        rows.append(
+            {
+                "kind": kind,
+                "lenses": len(some),
+                "passing": sum(c.passing for c in some),
+                "failing": sum(c.failing for c in some),
+                "disagree": sum(len(c.disagreements) for c in some),
+                **{name: max(getattr(c, name) for c in some) for name in QUANTITIES},
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
+    parser.add_argument("--lenses", type=Path, default=ROOT.parent / "shared" / "lenses")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
+    options = parser.parse_args()
+    files = sorted(options.lenses.rglob("*.json"))
+    names = [file.relative_to(options.lenses).as_posix() for file in files]
+    lenses = [read_lens(file) for file in files]
+    launched = launch_all(lenses, names)
+    results: dict[str, Comparison] = {}
+    for bucket in (PLAIN, MEDIUM, LARGE):
+        left = [i for i, name in enumerate(names) if name not in results]
+        fitting = []
+        for i in left:
+            own = bucket_of(lenses[i])
+            if own.surfaces <= bucket.surfaces and own.even <= bucket.even and own.odd <= bucket.odd:
+                fitting.append(i)
+        for start in range(0, len(fitting), 40):
+            results |= compare_launched(launched, fitting[start : start + 40], bucket)
+            print(f"{len(results)} of {len(names)}", file=sys.stderr, flush=True)
+    kinds = {name: stratum(name, lens) for name, lens in zip(names, lenses, strict=True)}
+    rows = table(results, kinds)
+    lines = [
+        "# Ray trace against an independent one",
+        "",
+        "| lenses | number | rays that pass | rays that fail inside the lens | fates that differ | "
+        "position, mm | direction | optical path, mm |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for r in rows:
+        numbers = " | ".join(f"{r[name]:.1e}" for name in QUANTITIES)
+        lines.append(f"| {r['kind']} | {r['lenses']} | {r['passing']} | {r['failing']} | {r['disagree']} | {numbers} |")
+    unreached = [names[i] for i in range(len(names)) if not launched.chief.found[i].all()]
+    lines += ["", f"Lenses whose stated image circle no chief ray reaches: {len(unreached)}."]
+    worst = {name: c.disagreements[:5] for name, c in results.items() if c.disagreements}
+    options.out.mkdir(parents=True, exist_ok=True)
+    report = {"table": rows, "unreached": unreached, "disagreements": worst}
+    (options.out / "oracle.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (options.out / "oracle.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
