@@ -185,7 +185,7 @@ def _read(path: Path) -> Lens:
 
 
 def _tessar_1902() -> Lens:
-    """As the source folder would hold it: image plane at the paraxial focus, 60° of field as the patent says."""
+    """As the source folder would hold it: image plane at the best focus, 60° of field as the patent says."""
     keys = ("radius_mm", "thickness_mm", "nd", "vd")
     surfaces: list[dict[str, float | None]] = [dict(zip(keys, row, strict=True)) for row in TESSAR_1902]
     surfaces[TESSAR_1902_STOP]["semi_diameter_mm"] = 1.0
@@ -193,10 +193,16 @@ def _tessar_1902() -> Lens:
     lens = read_json(text, "zeiss-tessar-100-f5.5")
     lens = replace(lens, aperture=Aperture("f_number", 5.5))
     data = first_order(pack_one(lens))
-    last = replace(lens.surfaces[-1], thickness=round(float(data.back_focal_distance), 4))
     radius = round(float(data.focal_length) * math.tan(math.radians(30.0)), 2)
     note = "the patent prints n at the D, F and G' lines; vd was derived from nD and nF"
-    return replace(lens, surfaces=(*lens.surfaces[:-1], last), image_radius=radius, image_format="4x5", notes=(note,))
+    lens = replace(lens, image_radius=radius, image_format="4x5", notes=(note,))
+    paraxial = _with_image_at(lens, float(data.back_focal_distance))
+    return _with_image_at(lens, round(float(data.back_focal_distance) + measure([paraxial])[0].best_focus_mm, 3))
+
+
+def _with_image_at(lens: Lens, distance: float) -> Lens:
+    """The image plane `distance` mm behind the last surface."""
+    return replace(lens, surfaces=(*lens.surfaces[:-1], replace(lens.surfaces[-1], thickness=distance)))
 
 
 def strip(lens: Lens, choice: Choice) -> Lens:

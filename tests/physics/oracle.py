@@ -25,7 +25,7 @@ from defocus.lens.prescription import Lens
 from defocus.optics.system import refractive_indices
 
 LONG = np.longdouble
-ROUNDS = 16  # each narrows the bracket 16 times
+ROUNDS = 13  # each narrows the bracket 16 times
 STEEPEST = 12.0  # dz/dr, 85°: no surface is looked at beyond
 
 
@@ -77,8 +77,8 @@ def domain(
     if (1 + conic) * c * c > 0:
         limit = min(limit, (1 - 1e-12) / (np.sqrt(1 + conic) * abs(c)))
     if terms:
-        radii = np.linspace(0.0, limit, 1000)[1:-1]
-        steep = np.abs(slope(c, conic, terms, radii)) > STEEPEST
+        radii = np.linspace(0.0, limit, 1000)
+        steep = np.abs(np.gradient(sag(c, conic, terms, radii), radii)) > STEEPEST
         if steep.any():
             limit = float(radii[np.argmax(steep)])
     return limit

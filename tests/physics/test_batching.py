@@ -45,7 +45,7 @@ def test_padding_does_not_matter(sample_rays) -> None:  # type: ignore[no-untype
     rays = [v[:, 2] for v in (sample_rays.position, sample_rays.direction, sample_rays.path)]
     small = trace_items(items, *rays, bucket=SMALL)
     passes = small.passes
-    assert passes.sum() > 30
+    assert passes.sum() > 20
     close(small, trace_items(items, *rays, bucket=LARGE))
     # Without odd terms three of them fit into a bucket that has none.
     even = [i for i, (one, _) in enumerate(items) if bucket_of(one).odd == 0]

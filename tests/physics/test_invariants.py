@@ -105,7 +105,7 @@ def test_light_goes_back_the_way_it_came(sample_rays) -> None:  # type: ignore[n
         [(reversed_lens(one), D_LINE_NM) for one in lenses], start * flip - 20.0 * turned, turned, 0 * there.path
     )
     passes = there.passes
-    assert passes.sum() > 50
+    assert passes.sum() > 40
     assert back.alive[passes].all()
     direction = -back.direction * flip
     assert np.abs(direction - sample_rays.direction[:, 1]).max(axis=1)[passes].max() < 1e-12

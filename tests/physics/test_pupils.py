@@ -17,11 +17,10 @@ from defocus.lens.prescription import D_LINE_NM, Field, Lens
 from defocus.optics.field import half_field, image_radius_of, rotate, vergence_of
 from defocus.optics.pupil import chief_ray, find_bundle, launch
 from defocus.optics.system import pack, pack_one
-from defocus.optics.trace import Rays, trace_batch
 
 from . import oracle
 from .conftest import FIELDS, pupil_points
-from .harness import LARGE, SMALL, image_points, trace_items
+from .harness import LARGE, PLAIN, RAYS, SMALL, image_points, trace_items
 from .samples import INF, double_gauss, fisheye, lens
 
 SAMPLES = 17  # rays across a bundle
@@ -121,15 +120,16 @@ def by_angle():  # type: ignore[no-untyped-def]
 
     def run(lenses: list[Lens], angles: list[float]):  # type: ignore[no-untyped-def]
         fill = [min(i, len(lenses) - 1) for i in range(8)]
-        return find(pack([lenses[i] for i in fill], bucket=SMALL), jnp.array([angles[i] for i in fill]))
+        return find(pack([lenses[i] for i in fill], bucket=PLAIN), jnp.array([angles[i] for i in fill]))
 
     return run
 
 
 def test_chief_ray_by_angle(by_angle, sample_rays) -> None:  # type: ignore[no-untyped-def]
     """The angle that an image height gave, asked for as an angle, gives the height back."""
-    lenses = sample_rays.lenses
-    asked = [float(sample_rays.chief.angle[i, 1]) for i in range(len(lenses))]
+    numbers = [sample_rays.names.index(name) for name in ("double Gauss", "fisheye")]
+    lenses = [sample_rays.lenses[i] for i in numbers]
+    asked = [float(sample_rays.chief.angle[i, 1]) for i in numbers]
     chief = by_angle(lenses, asked)
     for i, one in enumerate(lenses):
         assert bool(chief.found[i])
@@ -158,12 +158,6 @@ def test_a_field_out_of_reach(by_angle) -> None:  # type: ignore[no-untyped-def]
     chief = by_angle([double_gauss()], [math.radians(80.0)])
     assert not bool(chief.found[0])
     assert math.radians(25.0) < float(chief.reach[0]) < math.radians(80.0)
-    wide = replace(double_gauss(), image_radius=300.0)
-    with pytest.raises(TraceError, match="lands at"):
-        half_field(wide, pack_one(wide))
-    steep = replace(double_gauss(), image_radius=None, field=Field("angle_deg", ((0.0, 80.0),)))
-    with pytest.raises(TraceError, match="80"):
-        image_radius_of(steep, pack_one(steep))
 
 
 def test_field_definitions_agree() -> None:
@@ -171,8 +165,14 @@ def test_field_definitions_agree() -> None:
     base = double_gauss()
     system = pack_one(base)
     angle = half_field(base, system)
+    wide = replace(base, image_radius=300.0)
+    with pytest.raises(TraceError, match="lands at"):
+        half_field(wide, system)
     by_angle = replace(base, image_radius=None, field=Field("angle_deg", ((0.0, math.degrees(angle)),)))
     assert image_radius_of(by_angle, system) == pytest.approx(21.63, abs=1e-5)
+    steep = replace(base, image_radius=None, field=Field("angle_deg", ((0.0, 80.0),)))
+    with pytest.raises(TraceError, match="80"):
+        image_radius_of(steep, system)
     by_height = replace(base, image_radius=None, field=Field("real_image_height", ((3.0, 4.0),)))
     assert image_radius_of(by_height, system) == pytest.approx(5.0)
     near = replace(base, image_radius=None, object_distance=1000.0, field=Field("object_height", ((0.0, 100.0),)))
@@ -235,7 +235,7 @@ def bundles():  # type: ignore[no-untyped-def]
     return run
 
 
-BRUTE = 121
+BRUTE = 81
 
 
 def test_the_bundle_holds_every_ray_that_passes(bundles, sample_rays) -> None:  # type: ignore[no-untyped-def]
@@ -249,14 +249,16 @@ def test_the_bundle_holds_every_ray_that_passes(bundles, sample_rays) -> None:  
     u, v = (w.ravel() for w in np.meshgrid(g, g))
     x, y = (centre[:, k : k + 1] + half[:, k : k + 1] * w for k, w in ((0, u), (1, v)))
     rays = [launch(chief, jnp.asarray(x[i]), jnp.asarray(y[i])) for i, chief in enumerate(chiefs)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rays)
-    traced = trace_batch(pack(lenses, bucket=SMALL), Rays(stacked.position, stacked.direction, stacked.path))
-    passes = np.asarray(traced.passes)
+    stacked = [np.stack([getattr(r, name) for r in rays]) for name in ("position", "direction", "path")]
+    items = [(one, D_LINE_NM) for one in lenses]
+    passes = np.concatenate(
+        [trace_items(items, *(v[..., k : k + RAYS] for v in stacked)).passes for k in range(0, BRUTE**2, RAYS)], axis=1
+    )
     spacing, cell = 6.0 / (BRUTE - 1), 2.0 / (SAMPLES - 1)
     for i, (which, field) in enumerate(cases):
         label = (sample_rays.names[which], field)
         assert bool(bundle.found[i]), label
-        assert passes[i].sum() > 200, label
+        assert passes[i].sum() > 100, label
         for w in (u, v):
             lowest, highest = w[passes[i]].min(), w[passes[i]].max()
             assert lowest + 1e-12 >= -1.0, label
@@ -264,18 +266,20 @@ def test_the_bundle_holds_every_ray_that_passes(bundles, sample_rays) -> None:  
             assert lowest < -1.0 + 2 * cell + spacing, label
             assert highest > 1.0 - 2 * cell - spacing, label
         # The grid that comes back is the rectangle, traced.
-        assert np.asarray(bundle.x)[i].min() == pytest.approx(centre[i, 0] - half[i, 0])
-        assert np.asarray(bundle.y)[i].max() == pytest.approx(centre[i, 1] + half[i, 1])
+        for k, values in enumerate((bundle.x, bundle.y)):
+            reached = (np.asarray(values)[i] - centre[i, k]) / half[i, k]
+            assert 1.0 - cell < reached.max() <= 1.0 + 1e-12, label
+            assert -1.0 - 1e-12 <= reached.min() < -1.0 + cell, label
         inside = np.asarray(bundle.traced.passes)[i].mean()
         outside = passes[i].sum() * spacing**2 / 4.0
         assert inside == pytest.approx(outside, abs=0.12), label
 
 
 def test_no_light_is_no_bundle(bundles, sample_rays) -> None:  # type: ignore[no-untyped-def]
-    """A front aperture too small for the edge of the field: no ray, and the bundle says so."""
-    shut = double_gauss().with_semi_diameters({0: 1.0})
-    bundle = bundles([shut], [chief_of(sample_rays, 0, 2)])
-    assert not bool(bundle.found[0])
+    """Pinholes on the first and the last surface: light along the axis, none from the edge of the field."""
+    shut = double_gauss().with_semi_diameters({0: 1.0, 10: 1.0})
+    bundle = bundles([shut, shut], [chief_of(sample_rays, 0, 2), chief_of(sample_rays, 0, 0)])
+    assert np.asarray(bundle.found)[:2].tolist() == [False, True]
     assert not np.asarray(bundle.traced.passes[0]).any()
 
 

@@ -114,7 +114,7 @@ def test_samples(sample_rays) -> None:  # type: ignore[no-untyped-def]
     """Five lenses of all kinds; needs no reference data."""
     results = compare_launched(sample_rays, range(len(sample_rays.lenses)), SMALL)
     check(results)
-    assert all(c.passing > 40 for c in results.values()), results
+    assert all(c.passing > 30 for c in results.values()), results
 
 
 @pytest.mark.shared
@@ -134,7 +134,7 @@ def test_collection(selection_rays) -> None:  # type: ignore[no-untyped-def]
         bucket = next(b for b in (PLAIN, MEDIUM, LARGE) if (b.surfaces, b.even, b.odd) == key)
         results |= compare_launched(selection_rays, numbers, bucket)
     check(results)
-    assert sum(c.passing for c in results.values()) > 5000
+    assert sum(c.passing for c in results.values()) > 3500
     assert sum(c.failing for c in results.values()) > 20
 
 
@@ -270,7 +270,7 @@ def test_aspheres_of_unknown_size(sample_rays) -> None:  # type: ignore[no-untyp
     with_sizes = trace_items([(sample_rays.lenses[i], 587.5618) for i in wanted], *stacked)
     without = trace_items([(sample, 587.5618) for sample in bare], *stacked)
     passes = with_sizes.passes
-    assert passes.sum() > 80
+    assert passes.sum() > 60
     assert without.alive[passes].all()
     deviation = np.abs(with_sizes.position - without.position).max(axis=1)[passes]
     assert deviation.max() < 1e-11
