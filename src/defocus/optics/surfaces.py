@@ -3,8 +3,8 @@
     z(r) = c r² / (1 + √(1 − (1 + κ) c² r²)) + Σ_k e_k r^(2k) + Σ_k o_k r^(2k+1)
 
 The polynomial is evaluated by Horner's rule in r / scale. A ray meets the conic in closed form; an asphere by a fixed
-number of Newton steps from there. The derivative of the intersection comes from one differentiable Newton step at the
-solution (implicit function theorem), so neither mode of differentiation goes through the iteration.
+number of damped Newton steps from there. The derivative of the intersection comes from one differentiable Newton step
+at the solution (implicit function theorem), so neither mode of differentiation goes through the iteration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-NEWTON_STEPS = 8
+NEWTON_STEPS = 14
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
 TOLERANCE = 1e-9  # mm; a ray whose last Newton step was longer has not converged
 
@@ -103,8 +103,8 @@ def intersect(
     frozen = jax.lax.stop_gradient((shape, x, y, z, l, m, n))
 
     def miss(t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        error, _, exists = _newton(*frozen, t)
-        return jnp.where(exists, jnp.abs(error), jnp.inf)
+        _, gap, exists = _newton(*frozen, t)
+        return jnp.where(exists, jnp.abs(gap), jnp.inf)
 
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
     plane = -z / forward
@@ -113,13 +113,23 @@ def intersect(
     for other in jax.lax.stop_gradient((plane, (foot - z) / forward)):
         start = jnp.where(miss(other) < miss(start), other, start)
 
-    def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        error, _, _ = _newton(*frozen, t)
+    def step(_: Int[Array, ""], state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        """A Newton step that is taken only if it comes nearer; otherwise the next one is half as long."""
+        t, shift, gap, factor = state
         longest = LONGEST_STEP * frozen[0].scale
-        return t - jnp.clip(error, -longest, longest)
+        trial = t - factor * jnp.clip(shift, -longest, longest)
+        trial_shift, trial_gap, exists = _newton(*frozen, trial)
+        nearer = exists & (jnp.abs(trial_gap) < jnp.abs(gap))
+        return (
+            jnp.where(nearer, trial, t),
+            jnp.where(nearer, trial_shift, shift),
+            jnp.where(nearer, trial_gap, gap),
+            jnp.where(nearer, jnp.minimum(2.0 * factor, 1.0), 0.5 * factor),
+        )
 
-    t = jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
-    shift, slope, exists = _newton(shape, x, y, z, l, m, n, t)
+    begin = _newton(*frozen, start)
+    t = jax.lax.fori_loop(0, NEWTON_STEPS, step, (start, *begin[:2], jnp.ones_like(start)))[0]
+    shift, _, _ = _newton(shape, x, y, z, l, m, n, t)
     converged = jnp.abs(shift) < TOLERANCE
     t = t - shift
     r2 = (x + t * l) ** 2 + (y + t * m) ** 2
@@ -137,7 +147,7 @@ def _newton(
     n: Float[Array, "*rays"],
     t: Float[Array, "*rays"],
 ) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
-    """Length of the Newton step at t, (dz/dr)/r there, and whether the surface exists there.
+    """Length of the Newton step at t (mm), the gap that it closes (mm), and whether the surface exists there.
 
     The step's own denominator is held constant under differentiation: at the solution this is the implicit
     derivative, exact to first order.
@@ -146,4 +156,5 @@ def _newton(
     height, slope, exists = sag(shape, px * px + py * py)
     rate = n - slope * (px * l + py * m)
     rate = jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
-    return (z + t * n - height) / jax.lax.stop_gradient(rate), slope, exists
+    gap = z + t * n - height
+    return gap / jax.lax.stop_gradient(rate), gap, exists
