@@ -96,6 +96,11 @@ def test_convert_there_and_back_is_lossless(tmp_path: Path) -> None:
     assert load_lens(str(back)) == load_lens(LENS)
 
 
+def read_rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "lenses"
     (folder / "deeper").mkdir(parents=True)
@@ -104,7 +109,7 @@ def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.Captu
     (folder / "broken.zmx").write_text("VERS 1\nMODE SEQ\nSURF 0\n  TYPE BICONICX\n")
     out = tmp_path / "survey.csv"
     assert run(["lens", "survey", str(folder), "--out", str(out), "--plots", str(tmp_path / "plots")]) == 0
-    rows = list(csv.DictReader(out.open(encoding="utf-8")))
+    rows = read_rows(out)
     assert ",".join(rows[0]) == (
         "file,name,status,category,reasons,focal_length_mm,f_number,na,image_radius_mm,total_track_mm,stop_radius_mm,"
         "half_field_deg,axial_rms_mm,phase_range_axis_waves,phase_range_edge_waves,tsc_mm,cc_mm,tac_mm"
@@ -117,7 +122,7 @@ def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.Captu
     assert list((tmp_path / "plots").glob("*.png"))
 
     assert run(["lens", "survey", str(folder), "--out", str(out), "--max-f-number", "2"]) == 0
-    strict = list(csv.DictReader(out.open(encoding="utf-8")))
+    strict = read_rows(out)
     assert strict[1]["status"] == "rejected"
     assert re.search(r"f_number 3\.\d+ > 2", strict[1]["reasons"])
 

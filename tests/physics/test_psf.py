@@ -144,7 +144,7 @@ def test_zernike_modes_are_orthonormal() -> None:
 @pytest.fixture(scope="module")
 def off_axis() -> dict[float, np.ndarray]:
     lens = load_lens("leica-summilux-35-f1.4")
-    azimuths = [0.0, math.pi / 2.0, math.pi, -math.pi / 2.0, math.radians(37.0), math.radians(127.0)]
+    azimuths = [0.0, math.pi / 2.0, math.radians(37.0), math.radians(127.0)]
     count = len(azimuths)
     batch = psf_batch(
         [lens] * count, height_mm=[0.8 * lens.image_radius] * count, azimuth=azimuths, depth_mm=[4000.0] * count,
@@ -155,11 +155,9 @@ def off_axis() -> dict[float, np.ndarray]:
 
 
 def test_a_turned_field_gives_the_turned_psf(off_axis: dict[float, np.ndarray]) -> None:
-    azimuths = list(off_axis)
-    right = off_axis[azimuths[0]]
-    for turns, azimuth in enumerate((azimuths[0], azimuths[1], azimuths[2], azimuths[3])):
-        assert np.abs(np.rot90(right, turns) - off_axis[azimuth]).sum() < 2e-3
-    assert np.abs(np.rot90(off_axis[azimuths[4]]) - off_axis[azimuths[5]]).sum() < 2e-3
+    right, up, slanting, further = off_axis.values()
+    assert np.abs(np.rot90(right) - up).sum() < 2e-3
+    assert np.abs(np.rot90(slanting) - further).sum() < 2e-3
 
 
 def test_vignetting_points_away_from_the_edge_in_all_four_corners(off_axis: dict[float, np.ndarray]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .trace import Trace, to_plane
+from .trace import Trace, forward_part, to_plane
 
 
 def _mean(values: Float[Array, "*more rays"], passes: Bool[Array, " rays"]) -> Float[Array, "*more"]:
@@ -18,7 +18,7 @@ def _mean(values: Float[Array, "*more rays"], passes: Bool[Array, " rays"]) -> F
 def best_focus(traced: Trace) -> Float[Array, ""]:
     """z (mm, in the image plane's frame) of the plane on which the rays' RMS distance from their centroid is least."""
     passes = traced.passes
-    slope = traced.direction[:2] / traced.direction[2]
+    slope = traced.direction[:2] / forward_part(traced)
     at_zero = to_plane(traced)
     slope = slope - _mean(slope, passes)[:, None]
     offset = at_zero - _mean(at_zero, passes)[:, None]

@@ -190,11 +190,12 @@ def launch(
     x: Float[Array, " rays"],
     y: Float[Array, " rays"],
     vergence: Float[Array, ""] | float = 0.0,
+    index: Float[Array, ""] | float = 1.0,
 ) -> Rays:
     """Rays of one object point through the points (x, y) mm of the plane normal to the chief ray.
 
     `vergence` is 1 / distance (1/mm) of the object from that plane along the chief ray; 0: infinity. Optical paths are
-    counted from the object's wavefront through the chief ray's point.
+    counted from the object's wavefront through the chief ray's point, in object space of refractive index `index`.
     """
     sagittal = jnp.array([1.0, 0.0, 0.0])
     meridional = jnp.cross(chief.direction, sagittal)
@@ -202,7 +203,7 @@ def launch(
     rho2 = x**2 + y**2
     stretch = jnp.sqrt(1.0 + rho2 * vergence**2)
     direction = (chief.direction[:, None] + offset * vergence) / stretch
-    path = rho2 * vergence / (1.0 + stretch)
+    path = index * rho2 * vergence / (1.0 + stretch)
     return Rays(chief.position[:, None] + offset, direction, path)
 
 
@@ -228,7 +229,7 @@ def find_bundle(
 
     def grid(centre: Float[Array, "2"], half: Float[Array, "2"]) -> Bundle:
         x, y = centre[0] + half[0] * u, centre[1] + half[1] * v
-        traced = trace(system, launch(chief, x, y, vergence))
+        traced = trace(system, launch(chief, x, y, vergence, system.index[0]))
         return Bundle(centre, half, jnp.any(traced.passes), x, y, traced)
 
     def refine(_: Int[Array, ""], last: Bundle) -> Bundle:

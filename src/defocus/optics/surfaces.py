@@ -88,15 +88,17 @@ def intersect(
     linear = c * (x * l + y * m + k * z * n) - n
     constant = c * (x * x + y * y + k * z * z) - 2.0 * z
     discriminant = linear * linear - quadratic * constant
-    hits = discriminant >= 0.0
+    hits = discriminant > 1e-18  # a grazing ray has no derivative
     denominator = -linear + jnp.sqrt(jnp.where(hits, discriminant, 1.0))
     safe = jnp.where(jnp.abs(denominator) > 1e-12, denominator, 1.0)
     t = constant / safe
     hits = hits & (jnp.abs(denominator) > 1e-12)
     if not shape.has_terms:
         r2 = (x + t * l) ** 2 + (y + t * m) ** 2
-        _, slope, exists = sag(shape, r2)
-        return t, slope, hits & exists
+        height, slope, exists = sag(shape, r2)
+        # The far side of a sphere and the second sheet of a hyperboloid solve the squared equation, not the sag's.
+        on_sheet = jnp.abs(z + t * n - height) < 1e-6
+        return t, slope, hits & exists & on_sheet
 
     # Far from the vertex an asphere may have left its base conic, or be there where the conic is not. Of the conic,
     # the vertex plane and the plane at the sag below the ray's foot, start from the one that misses by least.

@@ -124,8 +124,14 @@ def refract(
 
 def to_plane(traced: Trace, z: Float[Array, ""] | float = 0.0) -> Float[Array, "2 rays"]:
     """Where rays meet the plane at z (mm) in the image plane's frame: x and y in mm."""
-    t = (z - traced.position[2]) / traced.direction[2]
+    t = (z - traced.position[2]) / forward_part(traced)
     return traced.position[:2] + t * traced.direction[:2]
+
+
+def forward_part(traced: Trace) -> Float[Array, " rays"]:
+    """The direction's z, and 1 for the dead rays that have none: they must not put a nan into a gradient."""
+    z = traced.direction[2]
+    return jnp.where(jnp.abs(z) > 1e-9, z, 1.0)
 
 
 @eqx.filter_jit

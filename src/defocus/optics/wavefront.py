@@ -89,7 +89,7 @@ def find_wavefront(
     x, y = _ray_points(rim)
 
     def send(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "2 rays"], Trace]:
-        traced = trace(system, launch(chief, offset[0], offset[1], vergence))
+        traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
         return traced.direction[:2], traced
 
     def differential(tangent: Float[Array, "2"]) -> tuple[Float[Array, "2 rays"], Trace]:

@@ -113,7 +113,7 @@ def _wavefronts(
     form: Form,
     energy: bool,
 ) -> _Item:
-    filler = WAVEFRONTS_AT_ONCE - len(lenses) if len(lenses) > 1 else 0
+    filler = _round_batch(len(lenses), WAVEFRONTS_AT_ONCE) - len(lenses)
     padded = [*lenses, *[lenses[-1]] * filler]
     rows = jnp.asarray(np.concatenate([asked, np.repeat(asked[-1:], filler, axis=0)]))
     system = pack(padded, D_LINE_NM, lens_bucket)
@@ -251,7 +251,7 @@ def _propagate(
 
 def _round_batch(count: int, largest: int) -> int:
     """One, a few or a full batch, so that few sizes compile."""
-    return min(next(size for size in (1, 8, largest) if size >= count), largest)
+    return min(next(size for size in (1, 4, largest) if size >= count), largest)
 
 
 def _status(item: _Item, i: int, needed: np.ndarray, found: np.ndarray, forced: int | None) -> str:

@@ -67,7 +67,7 @@ def huygens(
         """Points on the sphere, path to the window's centre (waves), amplitude and clipping of a row of rays."""
 
         def point(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "3 rays"], tuple[Trace, Float[Array, " rays"]]]:
-            traced = trace(system, launch(chief, offset[0], offset[1], vergence))
+            traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
             away = traced.position - focus[:, None]
             along = jnp.sum(traced.direction * away, axis=0)
             t = -along - jnp.sqrt(jnp.maximum(along**2 - jnp.sum(away**2, axis=0) + radius**2, 0.0))
