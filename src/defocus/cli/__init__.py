@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
 
 from .. import __version__
@@ -48,21 +47,21 @@ def run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         return int(command.main(list(arguments), prog_name="defocus", standalone_mode=False) or 0)
-    except click.exceptions.NoArgsIsHelpError as error:
-        message = error.ctx.get_help() if error.ctx else ""
-        typer.echo(message, err=True)
-        return 2
-    except click.UsageError as error:
-        message = f"{error.format_message()} See '{error.ctx.command_path if error.ctx else 'defocus'} --help'."
-    except click.ClickException as error:
-        message = error.format_message()
     except DefocusError as error:
         message = str(error)
     except OSError as error:
         message = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         typer.echo("defocus: stopped", err=True)
         return 130
+    except Exception as error:  # typer carries its own copy of click: its errors are known by what they can do
+        if not hasattr(error, "format_message"):
+            raise
+        context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(context.get_help() if context else "", err=True)
+            return 2
+        message = f"{error.format_message()} See '{context.command_path if context else 'defocus'} --help'."
     typer.echo(f"defocus: {' '.join(message.split())}", err=True)
     return 2
 
