@@ -84,6 +84,29 @@ def chief_ray(
     zero = jnp.zeros(())
     start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
     end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
+    # The search itself has no derivative. One Newton step in p, of length zero, gives the ray the derivative that the
+    # implicit function theorem asks for: at a fixed height or angle p follows the lens.
+    p = jax.lax.stop_gradient(end.low)
+
+    def wanted(p: Float[Array, ""]) -> Float[Array, ""]:
+        _, _, height, angle, _ = ray(p[None])
+        return jnp.abs(height[0]) if by == "image_height" else angle[0]
+
+    value, slope = jax.jvp(wanted, (p,), (jnp.ones(()),))
+    slope = jax.lax.stop_gradient(jnp.where(jnp.abs(slope) > 1e-9, slope, 1.0))
+    error = value - target
+    backwards, forwards, heights, angles, _ = ray((p - (error - jax.lax.stop_gradient(error)) / slope)[None])
+    end = _Search(
+        low=end.low,
+        high=end.high,
+        position=backwards.position[:, 0],
+        direction=backwards.direction[:, 0],
+        image_height=heights[0],
+        image_slope=forwards.direction[1, 0] / forwards.direction[2, 0],
+        angle=angles[0],
+        lives=end.lives,
+        reach=end.reach,
+    )
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
     value = jnp.abs(end.image_height) if by == "image_height" else end.angle
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes

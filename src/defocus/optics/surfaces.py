@@ -3,7 +3,7 @@
     z(r) = c r² / (1 + √(1 − (1 + κ) c² r²)) + Σ_k e_k r^(2k) + Σ_k o_k r^(2k+1)
 
 The polynomial is evaluated by Horner's rule in r / scale. A ray meets the conic in closed form; an asphere by a fixed
-number of damped Newton steps from there. The derivative of the intersection comes from one differentiable Newton step
+number of Newton steps from there. The derivative of the intersection comes from one differentiable Newton step
 at the solution (implicit function theorem), so neither mode of differentiation goes through the iteration.
 """
 
@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-NEWTON_STEPS = 14
+NEWTON_STEPS = 12
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
+LEAST_RATE = 0.05  # growth of a ray's height above the surface; less is grazing, negative is the surface's back
 TOLERANCE = 1e-9  # mm; a ray whose last Newton step was longer has not converged
 
 
@@ -100,43 +101,61 @@ def intersect(
         on_sheet = jnp.abs(z + t * n - height) < 1e-6
         return t, slope, hits & exists & on_sheet
 
-    # Far from the vertex an asphere may have left its base conic, or be there where the conic is not. Of the conic,
-    # the vertex plane and the plane at the sag below the ray's foot, start from the one that misses by least.
+    # Only surfaces that have terms are iterated on; where lenses are mapped one by one, this saves most of the work.
+    terms = jnp.any(shape.even != 0.0) | jnp.any(shape.odd != 0.0)
     frozen = jax.lax.stop_gradient((shape, x, y, z, l, m, n))
-
-    def miss(t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        _, gap, exists = _newton(*frozen, t)
-        return jnp.where(exists, jnp.abs(gap), jnp.inf)
-
-    forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
-    plane = -z / forward
-    foot = sag(shape, (x + plane * l) ** 2 + (y + plane * m) ** 2)[0]
-    start = jax.lax.stop_gradient(jnp.where(hits, t, plane))
-    for other in jax.lax.stop_gradient((plane, (foot - z) / forward)):
-        start = jnp.where(miss(other) < miss(start), other, start)
-
-    def step(_: Int[Array, ""], state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        """A Newton step that is taken only if it comes nearer; otherwise the next one is half as long."""
-        t, shift, gap, factor = state
-        longest = LONGEST_STEP * frozen[0].scale
-        trial = t - factor * jnp.clip(shift, -longest, longest)
-        trial_shift, trial_gap, exists = _newton(*frozen, trial)
-        nearer = exists & (jnp.abs(trial_gap) < jnp.abs(gap))
-        return (
-            jnp.where(nearer, trial, t),
-            jnp.where(nearer, trial_shift, shift),
-            jnp.where(nearer, trial_gap, gap),
-            jnp.where(nearer, jnp.minimum(2.0 * factor, 1.0), 0.5 * factor),
-        )
-
-    begin = _newton(*frozen, start)
-    t = jax.lax.fori_loop(0, NEWTON_STEPS, step, (start, *begin[:2], jnp.ones_like(start)))[0]
+    start = jax.lax.stop_gradient(jnp.where(hits, t, 0.0))
+    t = jax.lax.cond(jax.lax.stop_gradient(terms), _iterate, lambda *given: given[-1], *frozen, start)
     shift, _, _ = _newton(shape, x, y, z, l, m, n, t)
     converged = jnp.abs(shift) < TOLERANCE
     t = t - shift
     r2 = (x + t * l) ** 2 + (y + t * m) ** 2
     _, slope, exists = sag(shape, r2)
     return t, slope, exists & converged
+
+
+def _iterate(
+    shape: Shape,
+    x: Float[Array, "*rays"],
+    y: Float[Array, "*rays"],
+    z: Float[Array, "*rays"],
+    l: Float[Array, "*rays"],
+    m: Float[Array, "*rays"],
+    n: Float[Array, "*rays"],
+    start: Float[Array, "*rays"],
+) -> Float[Array, "*rays"]:
+    """Newton's iteration for the meeting with the front side of the surface.
+
+    A polynomial may fold back outside its clear aperture, and the ray leave it again through its back. On the front
+    side the ray's height above the surface grows with t, so steps are taken as if it always did. Of the base conic,
+    the vertex plane, the plane at the sag below the ray's foot, and the ray's own point, iteration starts where the
+    height above the front side is least.
+    """
+
+    def height(t: Float[Array, "*rays"]) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
+        """Height above the surface (mm), its growth with t, and whether the surface exists there."""
+        px, py = x + t * l, y + t * m
+        sagged, slope, exists = sag(shape, px * px + py * py)
+        return z + t * n - sagged, n - slope * (px * l + py * m), exists
+
+    def miss(t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+        above, rate, exists = height(t)
+        return jnp.where(exists & (rate > LEAST_RATE), jnp.abs(above), jnp.inf)
+
+    forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
+    plane = -z / forward
+    foot = sag(shape, (x + plane * l) ** 2 + (y + plane * m) ** 2)[0]
+    least = miss(start)
+    for other in (plane, (foot - z) / forward, jnp.zeros_like(plane)):
+        missed = miss(other)
+        start, least = jnp.where(missed < least, other, start), jnp.minimum(missed, least)
+    longest = LONGEST_STEP * shape.scale
+
+    def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+        above, rate, _ = height(t)
+        return t - jnp.clip(above / jnp.maximum(rate, LEAST_RATE), -longest, longest)
+
+    return jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
 
 
 def _newton(
