@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .batch import over_lenses
 from .paraxial import FirstOrder, first_order
 from .system import System
 from .trace import Rays, Trace, to_plane, trace
@@ -52,7 +53,7 @@ def chief_ray(
 
     def ray(p: Float[Array, " p"]) -> tuple[Trace, Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
         """The two half rays, image height, object-space angle and whether both halves live."""
-        both = jax.vmap(lambda half: trace(half, _from_stop(p / half.index[0])))(halves)
+        both = over_lenses(lambda half: trace(half, _from_stop(p / half.index[0])), halves)
         backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
         height = to_plane(forwards, image_z)[1]
         angle = jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2])

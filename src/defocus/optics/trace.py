@@ -1,7 +1,7 @@
 """Exact sequential ray tracing.
 
 Rays are components-first arrays `[3, rays]`. `trace` takes one lens and any number of rays; batches of lenses and
-wavelengths are `jax.vmap` over it, as `trace_batch` does. A ray that misses a surface, is totally reflected or does
+wavelengths are mapped over it, as `trace_batch` does. A ray that misses a surface, is totally reflected or does
 not converge is dead from there on: it keeps its last finite values, so that nothing non-finite reaches a sum or a
 gradient, and its clipping is +inf.
 """
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .batch import over_lenses
 from .surfaces import Shape, intersect
 from .system import System
 
@@ -53,12 +54,12 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
     """
     count = rays.path.shape[-1]
     surfaces = (
+        system.active,
         Shape(system.curvature, system.conic, system.even, system.odd, system.scale),
         system.thickness,
         system.semi_diameter,
         system.index[:-1],
         system.index[1:],
-        system.active,
         jnp.arange(system.surfaces),
     )
     start = (
@@ -71,32 +72,36 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         jnp.zeros((2, count)),
     )
 
-    def step(carry, surface):  # type: ignore[no-untyped-def]
+    def cross(carry, surface):  # type: ignore[no-untyped-def]
         position, direction, path, alive, worst, worst_at, at_stop = carry
-        shape, thickness, semi_diameter, index, next_index, active, number = surface
+        shape, thickness, semi_diameter, index, next_index, number = surface
         t, slope, hits = intersect(shape, position, direction)
         point = position + t * direction
         refracted, transmits = refract(point, direction, slope, index / next_index)
         lives = alive & hits & transmits
-        moved = lives & active
         r2 = point[0] ** 2 + point[1] ** 2
         # A ray that meets the surface and is then totally reflected has a place on it, but does not pass it.
-        reaches = alive & hits
-        clip = jnp.where(active, jnp.where(reaches, r2 / semi_diameter**2 - 1.0, jnp.inf), -1.0)
-        clip_or_death = jnp.where(active & ~lives, jnp.inf, clip)
+        clip = jnp.where(alive & hits, r2 / semi_diameter**2 - 1.0, jnp.inf)
+        clip_or_death = jnp.where(lives, clip, jnp.inf)
         is_worse = clip_or_death > worst
-        shift = jnp.array([0.0, 0.0, 1.0])[:, None] * thickness
-        kept = jnp.where(moved, point, position)
+        kept = jnp.where(lives, point, position)
         carry = (
-            jnp.where(active, kept - shift, position),
-            jnp.where(moved, refracted, direction),
-            jnp.where(moved, path + index * t, path),
-            jnp.where(active, lives, alive),
+            kept - jnp.array([0.0, 0.0, 1.0])[:, None] * thickness,
+            jnp.where(lives, refracted, direction),
+            jnp.where(lives, path + index * t, path),
+            lives,
             jnp.where(is_worse, clip_or_death, worst),
             jnp.where(is_worse, number, worst_at),
             jnp.where(number == system.stop, point[:2], at_stop),
         )
         return carry, ((clip, kept) if record else None)
+
+    def skip(carry, _surface):  # type: ignore[no-untyped-def]
+        return carry, ((jnp.full(count, -1.0), carry[0]) if record else None)
+
+    def step(carry, surface):  # type: ignore[no-untyped-def]
+        active, *surface = surface
+        return jax.lax.cond(active, cross, skip, carry, tuple(surface))
 
     (position, direction, path, alive, clip, clip_surface, at_stop), seen = jax.lax.scan(step, start, surfaces)
     clips, points = seen if record else (None, None)
@@ -137,4 +142,4 @@ def forward_part(traced: Trace) -> Float[Array, " rays"]:
 @eqx.filter_jit
 def trace_batch(system: System, rays: Rays, *, record: bool = False) -> Trace:
     """`trace` over a batch of lenses: every leaf of `system` and `rays` has one leading axis."""
-    return jax.vmap(lambda s, r: trace(s, r, record=record))(system, rays)
+    return over_lenses(lambda s, r: trace(s, r, record=record), system, rays)

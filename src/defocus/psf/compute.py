@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..lens.prescription import D_LINE_NM, Lens
+from ..optics.batch import over_lenses
 from ..optics.field import vergence_of
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order, image_position
@@ -154,7 +155,7 @@ def _stage_one(
         defocus = data.image_plane + sensor_z - image_position(data, depth)
         return _Item(data, chief, sensor_z, defocus, wavefront, spectrum, jnp.zeros(wavelengths.shape))
 
-    return jax.vmap(one)(system, index, asked)
+    return over_lenses(one, system, index, asked)
 
 
 def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) -> Float[Array, ""]:

@@ -21,6 +21,7 @@ from ..errors import DefocusError
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.aberrations import third_order
 from ..optics.apertures import solve_clear_apertures
+from ..optics.batch import over_lenses
 from ..optics.field import image_radius_of, vergence_of
 from ..optics.focus import best_focus, path_range, rms_spot
 from ..optics.paraxial import FirstOrder, first_order
@@ -153,11 +154,11 @@ def _measure(
 
     def one(system: System, radius: Float[Array, ""], distance: Float[Array, ""]) -> _Measured:
         data = first_order(system)
-        seen = jax.vmap(field, in_axes=(None, None, 0, None))(system, data, jnp.stack([0.0 * radius, radius]), distance)
+        seen = over_lenses(lambda height: field(system, data, height, distance), jnp.stack([0.0 * radius, radius]))
         third = third_order(system, jnp.arctan(radius / data.focal_length), data)
         return _Measured(data, seen, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
 
-    return jax.vmap(one)(system, image_radius, object_distance)
+    return over_lenses(one, system, image_radius, object_distance)
 
 
 def _row(measured: _Measured, i: int, radius: float) -> Measurement:
