@@ -40,7 +40,7 @@ from defocus.lens.formats import read_lens
 from defocus.lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
 from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
 from defocus.optics.system import Bucket, System, group_by_bucket, pack, refractive_indices
-from defocus.optics.trace import Rays, trace
+from defocus.optics.trace import Rays, trace, trace_batch
 
 WAVELENGTHS = (F_LINE_NM, D_LINE_NM, C_LINE_NM)
 FIELDS = (0.0, 0.7, 1.0)  # of the image radius
@@ -89,7 +89,6 @@ def outcome(system: System, rays: Rays) -> tuple[jax.Array, ...]:
 
 
 trace_together = jax.jit(jax.vmap(outcome))
-trace_in_turn = jax.jit(lambda system, rays: jax.lax.map(lambda pair: outcome(*pair), (system, rays)))
 
 
 class Group:
@@ -113,9 +112,9 @@ def batched_together(groups: Sequence[Group], _pool: ThreadPoolExecutor) -> None
 
 
 def batched_in_turn(groups: Sequence[Group], pool: ThreadPoolExecutor) -> None:
-    """Lens after lens inside the compiled program, half of the lenses on each of two threads."""
+    """`trace_batch`: lens after lens inside the compiled program, half of the lenses on each of two threads."""
     work = [half for group in groups for half in group.halves]
-    list(pool.map(lambda half: jax.block_until_ready(trace_in_turn(*half)), work))
+    list(pool.map(lambda half: jax.block_until_ready(trace_batch(*half)), work))
 
 
 def median_time(call: Callable[[], Any], repeat: int) -> dict[str, Any]:
@@ -384,7 +383,7 @@ def main() -> None:
             "bucket": [group.bucket.surfaces, group.bucket.even, group.bucket.odd],
             "lenses": len(group.lenses),
             "in_turn_s": 2
-            * median_time(lambda g=group: jax.block_until_ready(trace_in_turn(*g.halves[0])), options.repeat)[
+            * median_time(lambda g=group: jax.block_until_ready(trace_batch(*g.halves[0])), options.repeat)[
                 "median_s"
             ],
             "together_s": median_time(
