@@ -57,6 +57,7 @@ canon-rf-85-f1.2|canon-rf-85f12l|Canon RF 85 mm f/1.2 L|US 2020/0012073 A1 Examp
 canon-rf-100-500-f4.5|canon-rf-100-500mm-f45-71-l-is-usm|Canon RF 100–500 mm f/4.5–7.1 L IS|US 2021/0003832 A1 Example 2|2021|telephoto zoom
 canon-serenar-50-f1.8|canon-serenar-50f18|Canon Serenar 50 mm f/1.8|US 2,681,594 Claim 3|1954|double Gauss|edge=0.45
 canon-ts-e-50-f2.8-macro|canon-tse-50f28l-macro|Canon TS-E 50 mm f/2.8 L Macro|US 10,571,651 B2 Numerical Data 1|2020|shift macro
+cooke-142-f8||Cooke lens of H. D. Taylor, patent example at 142 mm f/8|US 540,122 Fig. 9|1895|three doublets
 enna-lithagon-28-f3.5|enna-munchen-ultra-lithagon-28mm-f35|Enna Ultra-Lithagon 28 mm f/3.5|US 2,959,100 Example 1|1960|retrofocus
 fujifilm-fujinon-sw-65-f5.6|fujifilm-fujinon-sw-65f56|Fujifilm Fujinon SW 65 mm f/5.6|JP S56-140311 Example 1|1981|symmetric wide-angle
 fujifilm-gfx100rf-35-f4|fujifilm-gfx100rf-35mm-f4|Fujifilm Fujinon 35 mm f/4 (GFX100RF)|US 2025/0362482 A1 Example 5|2025|medium format, compact
@@ -126,8 +127,11 @@ phone-us20140118844|phone-us20140118844a1||US 2014/0118844 A1|2014
 phone-us20170003482|phone-us20170003482a1||US 2017/0003482 A1|2017
 """  # noqa: E501
 
+# Lenses that the source folder does not hold: radius (None: plane) and thickness in mm, nd, vd; the image plane
+# follows from the rest.
+
 # US 721,240 prints its one example for focal length 1, with n at the D, F and G' lines; here it is for 100 mm, with vd
-# from nD and nF. Radius (None: plane) and thickness in mm, nd, vd; the image plane follows from the rest.
+# from nD and nF.
 TESSAR_1902 = (
     (21.5, 3.3, 1.61132, 58.0),
     (None, 1.9, 1.0, None),
@@ -138,7 +142,25 @@ TESSAR_1902 = (
     (25.2, 3.0, 1.61132, 56.1),
     (-36.7, 0.0, 1.0, None),
 )
-TESSAR_1902_STOP = 4
+
+# US 540,122 gives all lengths as parts of the focal length, here times 150 mm, and n_D and (n_D − 1)/(n_G' − n_D); nd
+# and vd are those of the model glass that has both. It prints no air spaces but how to find them. The first two
+# doublets together leave a beam parallel or slightly divergent, which makes the first space 0.0059 (0.00595 is
+# parallel; with much less the glasses would touch). The stop stands as close behind them as the hollow surface allows,
+# 0.012. The third doublet is moved until distortion vanishes, here at 20° from the axis: 0.069 from the second. The
+# focal length is then 0.949, not 1.
+COOKE_1895 = (
+    (21.6, 0.9, 1.6031, 38.4),
+    (12.24, 8.1, 1.5225, 69.8),
+    (-675.0, 0.885, 1.0, None),
+    (-63.15, 2.625, 1.6502, 33.7),
+    (-21.0, 0.45, 1.5225, 69.8),
+    (23.4, 1.8, 1.0, None),
+    (None, 8.55, 1.0, None),
+    (67.05, 6.3, 1.5225, 69.8),
+    (-51.75, 0.9, 1.6031, 38.4),
+    (-259.5, 0.0, 1.0, None),
+)
 
 
 @dataclass(frozen=True)
@@ -171,7 +193,7 @@ def choices() -> list[Choice]:
 def find_sources(choice: Choice, folder: Path) -> dict[str, Lens]:
     """The prescriptions behind a choice: one, named "", or the two ends of a zoom."""
     if not choice.source:
-        return {"": _tessar_1902()}
+        return {"": INLINE[choice.name](choice.name)}
     found = {end: path for end in ("", *ENDS) for path in folder.rglob(f"{choice.source}{end and '_' + end}.json")}
     if set(found) not in ({""}, set(ENDS)):
         raise SystemExit(f"{choice.name}: no source file {choice.source}.json, or not both ends of the zoom")
@@ -184,20 +206,43 @@ def _read(path: Path) -> Lens:
     return replace(read_lens(path), aperture=Aperture("f_number", float(f"{number:.4g}")))
 
 
-def _tessar_1902() -> Lens:
-    """As the source folder would hold it: image plane at the best focus, 60° of field as the patent says."""
-    keys = ("radius_mm", "thickness_mm", "nd", "vd")
-    surfaces: list[dict[str, float | None]] = [dict(zip(keys, row, strict=True)) for row in TESSAR_1902]
-    surfaces[TESSAR_1902_STOP]["semi_diameter_mm"] = 1.0
-    text = json.dumps({"f_number": 5.5, "stop_surface": TESSAR_1902_STOP, "surfaces": surfaces})
-    lens = read_json(text, "zeiss-tessar-100-f5.5")
-    lens = replace(lens, aperture=Aperture("f_number", 5.5))
-    data = first_order(pack_one(lens))
-    radius = round(float(data.focal_length) * math.tan(math.radians(30.0)), 2)
+def _tessar_1902(name: str) -> Lens:
+    """60° of field, as the patent says."""
     note = "the patent prints n at the D, F and G' lines; vd was derived from nD and nF"
-    lens = replace(lens, image_radius=radius, image_format="4x5", notes=(note,))
-    paraxial = _with_image_at(lens, float(data.back_focal_distance))
-    return _with_image_at(lens, round(float(data.back_focal_distance) + measure([paraxial])[0].best_focus_mm, 3))
+    lens = replace(_inline(name, TESSAR_1902, 4, 5.5), image_format="4x5", notes=(note,))
+    focal_length = float(first_order(pack_one(lens)).focal_length)
+    return _focused(replace(lens, image_radius=round(focal_length * math.tan(math.radians(30.0)), 2)))
+
+
+def _cooke_1895(name: str) -> Lens:
+    """On a quarter plate, 3¼ by 4¼ inches."""
+    notes = (
+        "the patent prints n_D and (n_D − 1)/(n_G' − n_D); nd and vd are those of the model glass with both",
+        "the patent prints no air spaces; they were solved for by its rule: a beam parallel behind the second doublet, "
+        "no distortion (here at 20°); the focal length is then 0.949 of the patent's unit",
+    )
+    radius = round(math.hypot(3.25, 4.25) / 2.0 * 25.4, 1)
+    lens = replace(_inline(name, COOKE_1895, 6, 8.0), image_format="quarter-plate", notes=notes)
+    return _focused(replace(lens, image_radius=radius))
+
+
+INLINE = {"cooke-142-f8": _cooke_1895, "zeiss-tessar-100-f5.5": _tessar_1902}
+
+
+def _inline(name: str, rows: Sequence[tuple[float | None, ...]], stop: int, f_number: float) -> Lens:
+    """As the source folder would hold it, the image plane excepted."""
+    keys = ("radius_mm", "thickness_mm", "nd", "vd")
+    surfaces: list[dict[str, float | None]] = [dict(zip(keys, row, strict=True)) for row in rows]
+    surfaces[stop]["semi_diameter_mm"] = 1.0
+    text = json.dumps({"f_number": f_number, "stop_surface": stop, "surfaces": surfaces})
+    return replace(read_json(text, name), aperture=Aperture("f_number", f_number))
+
+
+def _focused(lens: Lens) -> Lens:
+    """The image plane at the best focus."""
+    focal_point = float(first_order(pack_one(lens)).back_focal_distance)
+    paraxial = _with_image_at(lens, focal_point)
+    return _with_image_at(lens, round(focal_point + measure([paraxial])[0].best_focus_mm, 3))
 
 
 def _with_image_at(lens: Lens, distance: float) -> Lens:

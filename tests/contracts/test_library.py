@@ -79,9 +79,9 @@ def test_every_kind_is_there(kind: str) -> None:
 
 def test_formats_and_times_are_varied() -> None:
     years = sorted(e.year for e in ENTRIES if e.year)
-    assert years[0] <= 1903
+    assert years[0] <= 1895
     assert years[-1] >= 2025
-    assert {year // 10 for year in years} >= {190, 193, 195, 196, 197, 198, 199, 200, 201, 202}
+    assert {year // 10 for year in years} >= {189, 190, 193, 195, 196, 197, 198, 199, 200, 201, 202}
     assert {round(e.image_radius_mm, 1) for e in INTERCHANGEABLE} >= {10.8, 14.2, 21.6, 27.4, 34.9, 50.5, 81.3}
     assert len({e.type for e in PHONES}) >= 4  # three to eight elements
     assert len({e.maker for e in INTERCHANGEABLE}) >= 12
@@ -92,6 +92,32 @@ def test_the_reference_lens_is_there() -> None:
     assert lens.patent == "EP 3 029 504 A1 Example 4"
     assert lens.aperture.value == 9.845  # mm, with which the reference PSFs were made
     assert len(lens.surfaces) == 23
+
+
+def test_the_air_spaces_of_the_cooke_lens_follow_its_patents_rule() -> None:
+    """US 540,122: a beam parallel or slightly divergent behind the second doublet, no distortion behind the third."""
+    import jax.numpy as jnp
+
+    from defocus.optics.paraxial import first_order
+    from defocus.optics.pupil import chief_ray
+    from defocus.optics.system import pack_one
+
+    lens = load_lens("cooke-142-f8")
+    unit = 150.0  # mm; the patent's own lengths are parts of it
+    assert lens.surfaces[0].radius == pytest.approx(0.144 * unit)
+    front = dataclasses.replace(lens, surfaces=lens.surfaces[:6], stop=0)
+    assert float(first_order(pack_one(front)).focal_length) < -1000.0 * unit
+    data = first_order(pack_one(lens))
+    assert float(data.focal_length) == pytest.approx(0.949 * unit, rel=1e-3)
+    last = dataclasses.replace(lens.surfaces[-1], thickness=float(data.back_focal_distance))
+    focused = pack_one(dataclasses.replace(lens, surfaces=(*lens.surfaces[:-1], last)))
+    chief = chief_ray(focused, jnp.radians(20.0), "angle")
+    assert float(chief.image_height) == pytest.approx(float(data.focal_length * jnp.tan(jnp.radians(20.0))), rel=1e-4)
+    # (n_D − 1)/(n_G' − n_D), as the patent prints it for its three glasses
+    for surface, ratio in ((0, 29.1), (1, 55.63), (3, 25.2)):
+        medium = lens.surfaces[surface].medium
+        sodium, hydrogen = float(medium.index(589.294)), float(medium.index(434.047))
+        assert (sodium - 1.0) / (hydrogen - sodium) == pytest.approx(ratio, rel=2e-3)
 
 
 # That each is what the index says.
