@@ -108,7 +108,7 @@ def find_wavefront(
     edge = s[:2, -len(rim.angle) :]
     low, high = jnp.min(edge, axis=1), jnp.max(edge, axis=1)
     centre = jnp.stack([jnp.zeros(()), (low[1] + high[1]) / 2.0])
-    half = jnp.stack([high[0], (high[1] - low[1]) / 2.0])
+    half = jnp.stack([jnp.max(jnp.abs(edge[0])), (high[1] - low[1]) / 2.0])
     half = jnp.where(half > 0.0, half, 1.0)
 
     u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]

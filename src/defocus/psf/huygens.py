@@ -130,7 +130,9 @@ def _sum_wavelets(
         phase = waves + dot / (jnp.sqrt(length**2 + dot) + length) * inverse
         angle = 2.0 * jnp.pi * (phase - jnp.round(phase))
         real, imaginary = field
-        return (real + jnp.cos(angle) @ weight, imaginary + jnp.sin(angle) @ weight), None
+        # Sums, not matrix products: they fuse with what they add up, and nothing of size points × rays is stored.
+        real = real + jnp.sum(jnp.cos(angle) * weight, axis=1)
+        return (real, imaginary + jnp.sum(jnp.sin(angle) * weight, axis=1)), None
 
     zero = jnp.zeros_like(x)
     parts = (chunks(back, 1.0), chunks(waves, 0.0), chunks(weight, 0.0))
