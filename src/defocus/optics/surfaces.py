@@ -3,8 +3,9 @@
     z(r) = c r² / (1 + √(1 − (1 + κ) c² r²)) + Σ_k e_k r^(2k) + Σ_k o_k r^(2k+1)
 
 The polynomial is evaluated by Horner's rule in r / scale. A ray meets the conic in closed form; an asphere by a fixed
-number of Newton steps from there or from a better start. The derivative of the intersection comes from one differentiable Newton step
-at the solution (implicit function theorem), so neither mode of differentiation goes through the iteration.
+number of Newton steps from there or from a better start. The derivative of the intersection comes from one
+differentiable Newton step at the solution (implicit function theorem), so neither mode of differentiation goes through
+the iteration.
 """
 
 from __future__ import annotations
