@@ -45,7 +45,17 @@ class UnknownGlassError(LensFileError):
 
 
 class LensError(DefocusError):
-    """A prescription that cannot be a lens: numbers out of range, no stop, an unknown state."""
+    """A prescription that cannot be a lens: numbers out of range, no stop, an unknown state.
+
+    `surface` is the surface's number, counted from 0; None where the lens as a whole is meant.
+    """
+
+    def __init__(self, message: str, *, lens: str | None = None, surface: int | None = None) -> None:
+        self.message, self.surface = message, surface
+        where = [lens] if lens is not None else []
+        if surface is not None:
+            where.append(f"surface {surface}")
+        super().__init__(f"{', '.join(where)}: {message}" if where else message)
 
 
 class UnknownLensError(LensError):

@@ -60,8 +60,9 @@ def test_notes_and_source_do_not_count_in_comparisons() -> None:
     ],
 )
 def test_impossible_surfaces_are_refused_by_number(index: int, changes: dict[str, object], message: str) -> None:
-    with pytest.raises(LensError, match=message):
+    with pytest.raises(LensError, match=message) as caught:
         with_surface(index, **changes)
+    assert caught.value.surface == index
 
 
 @pytest.mark.parametrize(
@@ -76,13 +77,17 @@ def test_impossible_surfaces_are_refused_by_number(index: int, changes: dict[str
         ({"wavelengths_nm": ()}, "wavelengths"),
         ({"primary_wavelength": 7}, "primary wavelength 7"),
         ({"field": Field("angle_deg", ((0.0, math.nan),))}, "field point"),
+        ({"field": Field("angle_deg", ())}, "singlet: a field without points; give at least one"),
+        ({"field": Field("furlongs", ((0.0, 1.0),))}, "unknown kind of field 'furlongs'"),  # type: ignore[arg-type]
+        ({"states": (State("a", field=Field("angle_deg", ())),)}, "state 'a': a field without points"),
         ({"states": (State("a", thickness=((5, 1.0),)),)}, "state 'a' sets surface 5"),
         ({"states": (State("a"), State("a"))}, "must differ"),
     ],
 )
 def test_impossible_lenses_are_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(LensError, match=message):
+    with pytest.raises(LensError, match=message) as caught:
         singlet(**changes)
+    assert caught.value.surface is None
 
 
 def test_states_override_the_prescription() -> None:

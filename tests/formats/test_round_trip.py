@@ -185,9 +185,10 @@ def test_what_cannot_be_written(sample, tmp_path: Path) -> None:
         write_lens(fields, tmp_path / "a.zmx")
     strange = Medium("strange", 1.5, 60.0, 2, (0.0, 1.2, 0.01), (400.0, 700.0), "elsewhere")
     for suffix in (".json", ".zmx"):
-        odd = replace(lens, surfaces=(replace(lens.surfaces[0], medium=strange), *lens.surfaces[1:]))
-        with pytest.raises(LensError, match="strange"):
+        odd = replace(lens, surfaces=(lens.surfaces[0], replace(lens.surfaces[1], medium=strange), *lens.surfaces[2:]))
+        with pytest.raises(LensError, match="surface 1: the medium 'strange'") as caught:
             write_lens(odd, tmp_path / f"a{suffix}")
+        assert caught.value.surface == 1
     assert not list(tmp_path.iterdir())
 
 

@@ -171,8 +171,7 @@ def _check(lens: Lens) -> None:
 
     def require(holds: bool, text: str, surface: int | None = None) -> None:
         if not holds:
-            at = f", surface {surface}" if surface is not None else ""
-            raise LensError(f"{lens.name or 'lens'}{at}: {text}")
+            raise LensError(text, lens=lens.name or "lens", surface=surface)
 
     count = len(lens.surfaces)
     require(1 <= count <= MAX_SURFACES, f"{count} surfaces; expected 1 to {MAX_SURFACES}")
@@ -186,9 +185,11 @@ def _check(lens: Lens) -> None:
     waves = lens.wavelengths_nm
     require(bool(waves) and all(100.0 <= w <= 20000.0 for w in waves), f"wavelengths {waves} nm; expected 100 to 20000")
     require(0 <= lens.primary_wavelength < len(waves), f"primary wavelength {lens.primary_wavelength} of {len(waves)}")
-    points = lens.field.points if lens.field else ()
-    require(all(math.isfinite(v) for p in points for v in p), "a field point is not finite")
+    if lens.field is not None:
+        _check_field(lens.field, require)
     for state in lens.states:
+        if state.field is not None:
+            _check_field(state.field, lambda holds, text, name=state.name: require(holds, f"state {name!r}: {text}"))  # type: ignore[misc]
         for i, value in (*state.thickness, *state.semi_diameter):
             require(0 <= i < count and math.isfinite(value), f"state {state.name!r} sets surface {i} to {value}")
     require(len(set(lens.state_names)) == len(lens.states), f"state names must differ: {lens.state_names}")
@@ -206,6 +207,12 @@ def _check_surface(s: Surface, require: Callable[[bool, str], None]) -> None:
     powers = [p for p, _ in s.aspheric]
     require(powers == sorted(set(powers)), "aspheric terms must have distinct, ascending powers")
     require(1.0 <= s.medium.nd <= 5.0, f"refractive index {s.medium.nd} at the d line; expected 1 to 5")
+
+
+def _check_field(field: Field, require: Callable[[bool, str], None]) -> None:
+    require(field.kind in get_args(FieldKind), f"unknown kind of field {field.kind!r}")
+    require(bool(field.points), "a field without points; give at least one (x, y), or no field at all")
+    require(all(math.isfinite(v) for p in field.points for v in p), "a field point is not finite")
 
 
 def _check_aperture(lens: Lens, require: Callable[[bool, str], None]) -> None:

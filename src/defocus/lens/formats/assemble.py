@@ -117,20 +117,15 @@ def make_lens(file: str | Path, numbers: Sequence[int], notes: Notes, *, name: s
     try:
         return Lens(name=name, notes=tuple(notes.lines), source=str(file), **parts)
     except LensError as error:
-        raise _in_the_files_terms(error, file, numbers, name) from error
+        raise _in_the_files_terms(error, file, numbers) from error
 
 
 def _in_the_files_terms(
-    error: LensError, file: str | Path, numbers: Sequence[int], name: str, *, state: str = ""
+    error: LensError, file: str | Path, numbers: Sequence[int], *, state: str = ""
 ) -> LensFileError:
-    """The data model's refusal of the lens `name`, with the surface as the file counts it."""
-    text, surface = str(error), None
-    head, found, rest = text.removeprefix(name).partition(": ")
-    if found and head.startswith(", surface "):
-        surface, text = numbers[int(head.removeprefix(", surface "))], rest
-    elif found and not head:
-        text = rest
-    return LensFileError(f"state {state!r}: {text}" if state else text, file=file, surface=surface)
+    """The data model's refusal of the lens, with the surface as the file counts it."""
+    surface = None if error.surface is None else numbers[error.surface]
+    return LensFileError(f"state {state!r}: {error.message}" if state else error.message, file=file, surface=surface)
 
 
 def check_glass(
@@ -151,7 +146,8 @@ def check_glass(
             return "table"
         if medium == find_glass(name, catalogue=medium.catalogue):
             return "catalogue"
-    raise LensError(f"{_place(surface)}: the medium {name!r} ({medium.catalogue}) cannot be written to a lens file")
+    text = f"the medium {name!r} ({medium.catalogue}) cannot be written to a lens file"
+    raise LensError(f"object space: {text}" if surface is None else text, surface=surface)
 
 
 def distinct(names: Sequence[str]) -> list[str]:
@@ -194,7 +190,7 @@ def with_states(lens: Lens, states: Sequence[State], file: str | Path, numbers: 
             lens, states=tuple(reduced(replace(s, name=n), lens) for s, n in zip(states, names, strict=True))
         )
     except LensError as error:
-        raise _in_the_files_terms(error, file, numbers, lens.name) from error
+        raise _in_the_files_terms(error, file, numbers) from error
     check_states(full, file, numbers)
     return full
 
@@ -205,8 +201,7 @@ def check_states(lens: Lens, file: str | Path, numbers: Sequence[int]) -> None:
         try:
             lens.in_state(i)
         except LensError as error:
-            name = f"{lens.name} @ {state.name}"
-            raise _in_the_files_terms(error, file, numbers, name, state=state.name) from error
+            raise _in_the_files_terms(error, file, numbers, state=state.name) from error
 
 
 def leading_dummies(

@@ -32,7 +32,8 @@ _MAX_STATES = 200
 def zemax_text(lens: Lens) -> str:
     """The .zmx text of a lens, in millimetres; line ends are \\n."""
     _refuse(lens)
-    catalogues = sorted({s.medium.catalogue.upper() for s in lens.surfaces if check_glass(s.medium) == "catalogue"})
+    named = [s.medium for i, s in enumerate(lens.surfaces) if check_glass(s.medium, i) == "catalogue"]
+    catalogues = sorted({medium.catalogue.upper() for medium in named})
     field = lens.field or _stand_in(lens)
     lines = [
         "VERS 150514 0 0",
@@ -66,8 +67,6 @@ def _number(value: float) -> str:
 
 def _refuse(lens: Lens) -> None:
     """What a .zmx file cannot hold."""
-    if lens.field is not None and not lens.field.points:
-        raise LensError(f"{lens.name}: a field without points cannot be written")
     if len(lens.states) > _MAX_STATES:
         raise LensError(f"{lens.name}: {len(lens.states)} states; a .zmx file holds {_MAX_STATES}")
     for state in lens.states:
