@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import DefocusError
 from .lens import lens_app
 from .psf import psf
+from .psf_grid import psf_grid
 
 app = typer.Typer(
     name="defocus",
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(lens_app, name="lens")
 app.command()(psf)
+app.command("psf-grid")(psf_grid)
 
 
 def _version(wanted: bool) -> None:
