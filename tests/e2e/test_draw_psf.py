@@ -1,0 +1,277 @@
+"""Figures of PSFs: colours and orientation are right, numbers on the page are physics, failures are said.
+
+All PSFs are of one lens, few at a time and of one size, so that few programs compile.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from defocus.cli import run
+from defocus.draw import save
+from defocus.draw.psf_grid import PsfGrid, compute_psf_grid, draw_psf_grid, fitting_size
+from defocus.draw.psf_picture import check_scale, colours, picture
+from defocus.draw.psf_plot import draw_psf, encircled_energy, sections
+from defocus.draw.psf_strip import draw_through_focus
+from defocus.draw.psf_wavefront import draw_pupils, draw_wavefronts, pupil_map, wavefronts_of
+from defocus.errors import DefocusError
+from defocus.lens import load_lens
+from defocus.psf.spectrum import parse_bands
+from defocus.render import Camera, Psf
+
+LENS, SIZE = "zeiss-tessar-50-f3.5", 33
+D, RGB = parse_bands("d"), parse_bands("rgb")
+
+
+@pytest.fixture(scope="module")
+def camera() -> Camera:
+    return Camera(load_lens(LENS), focus_m=2.0, f_number=8.0)
+
+
+@pytest.fixture(scope="module")
+def grid(camera: Camera) -> PsfGrid:
+    return compute_psf_grid(camera, fields=(-0.7, 0.7), depths_m=(math.inf,), size=SIZE, bands="d")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+def pictures(figure: Figure) -> list[np.ndarray]:
+    return [np.asarray(image.get_array()) for axes in figure.axes for image in axes.images]
+
+
+def blob(size: int, row: float, column: float, sigma: float) -> np.ndarray:
+    y, x = np.mgrid[:size, :size]
+    light = np.exp(-((y - row) ** 2 + (x - column) ** 2) / (2.0 * sigma**2))
+    return (light / light.sum()).astype(np.float32)
+
+
+def assert_on_page(figure: Figure) -> None:
+    """No text is cut off at the page's edges."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    width, height = figure.bbox.width, figure.bbox.height
+    for text in figure.findobj(Text):
+        if not text.get_text() or not text.get_visible():
+            continue
+        box = text.get_window_extent(canvas.get_renderer())
+        inside = box.x0 >= 0.0 and box.y0 >= 0.0 and box.x1 <= width and box.y1 <= height
+        assert inside, (text.get_text(), box, width, height)
+
+
+# --- colours ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_maximum_is_white_and_light_is_encoded_as_srgb() -> None:
+    one = np.zeros((1, 5, 5), np.float32)
+    one[0, 1, 3], one[0, 2, 2] = 0.8, 0.4
+    image = picture(one, D)
+    assert image[1, 3] == pytest.approx([1.0, 1.0, 1.0])
+    assert image[2, 2] == pytest.approx([0.7354] * 3, abs=1e-3)  # sRGB of half the light
+    assert image[0, 0] == pytest.approx([0.0, 0.0, 0.0])
+    assert picture(np.repeat(one, 3, axis=0), RGB)[1, 3] == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_bands_become_the_colours_of_their_wavelengths() -> None:
+    light = np.zeros((3, 2, 2), np.float32)
+    light[0, 0, 0] = light[1, 0, 1] = light[2, 1, 0] = 1.0
+    image = picture(light, RGB)
+    assert image[0, 0] == pytest.approx([1.0, 0.0, 0.0])
+    assert image[0, 1] == pytest.approx([0.0, 1.0, 0.0])
+    assert image[1, 0] == pytest.approx([0.0, 0.0, 1.0])
+    swapped = picture(light[::-1], parse_bands("462,535,604"))
+    assert np.array_equal(swapped, image)
+    # However many bands there are, equal ones are gray and no light is lost.
+    for count in (1, 2, 4, 5):
+        same = colours(np.full((count, 1, 1), 0.5), parse_bands(list(np.linspace(450.0, 650.0, count))))
+        assert same == pytest.approx(np.full((1, 1, 3), 0.5))
+
+
+def test_a_log_picture_counts_decades() -> None:
+    light = np.zeros((3, 1, 3), np.float32)
+    light[:, 0] = 1.0, 1e-2, 1e-5
+    assert picture(light, RGB, "log", 4.0)[0, :, 0] == pytest.approx([1.0, 0.5, 0.0], abs=1e-6)
+    one = picture(light[:1], D, "log", 4.0)
+    assert one[0, 0].sum() > one[0, 1].sum() > one[0, 2].sum()
+    with pytest.raises(DefocusError, match="known are linear, log"):
+        check_scale("cubic")
+
+
+# --- numbers on the page ---------------------------------------------------------------------------------------------
+
+
+def test_encircled_energy_of_a_gaussian() -> None:
+    sigma, pixel = 6.0, 2.0
+    energy = encircled_energy(blob(81, 42.3, 38.8, sigma)[None], pixel, np.array([0.9]))
+    exact = 0.9 * (1.0 - np.exp(-((energy.radius_um / pixel) ** 2) / (2.0 * sigma**2)))
+    assert np.abs(energy.share[0] - exact).max() < 5e-3
+    assert energy.radius_of(0.45) == pytest.approx(pixel * sigma * math.sqrt(2.0 * math.log(2.0)), rel=0.01)
+    assert math.isnan(energy.radius_of(0.95))
+    assert energy.radius_um[-1] == pytest.approx(pixel * 38.2, rel=0.01)  # up to where the window ends
+
+
+def test_sections_follow_the_meridian() -> None:
+    y, x = np.mgrid[:81, :81] - 40.0
+    up_right = (x - y) / math.sqrt(2.0)  # rows count down
+    streak = np.exp(-(up_right**2) / 200.0 - ((x + y) / math.sqrt(2.0)) ** 2 / 8.0)[None]
+    place, along, across = sections(streak, math.pi / 4.0)
+    at = np.argmin(np.abs(place - 10.0))
+    assert along[0, at] == pytest.approx(math.exp(-0.5), abs=0.02)
+    assert across[0, at] < 1e-3
+
+
+def test_a_removed_defocus_is_the_sensors(camera: Camera) -> None:
+    focal_length, near = 50.0, 1000.0
+    axis, edge = wavefronts_of(camera, 1.0, (0.0, 0.7))
+    maps = {kind: pupil_map(axis, 0.0, kind) for kind in ("piston", "tilt", "defocus")}
+    assert maps["piston"].rms >= maps["tilt"].rms > 10.0 * maps["defocus"].rms
+    # The image of a point at 1 m lies behind that of one at 2 m, so the sensor would have to move back.
+    image = [1.0 / (1.0 / focal_length - 1.0 / d) for d in (near, 2.0 * near)]
+    assert maps["defocus"].defocus_mm == pytest.approx(image[0] - image[1], rel=0.05)
+    one = pupil_map(edge, 0.7)
+    cell = (one.x[1] - one.x[0]) * (one.y[1] - one.y[0])
+    assert one.inside.sum() * cell == pytest.approx(one.area, rel=0.01)
+    assert 0.0 < one.rms < one.peak_to_valley
+    assert np.ptp(one.rim[1]) < np.ptp(one.rim[0])  # foreshortened and vignetted along the meridian
+    with pytest.raises(DefocusError, match="between -1 and 1"):
+        wavefronts_of(camera, 1.0, (1.2,))
+    with pytest.raises(DefocusError, match="depth -1"):
+        wavefronts_of(camera, -1.0, (0.0,))
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_grid_stands_upright(grid: PsfGrid, tmp_path: Path) -> None:
+    below, above = grid.psf[0, 0, 0], grid.psf[0, 1, 0]
+    assert np.allclose(above, below[::-1], atol=1e-4 * above.max())
+    assert np.abs(above - above[::-1]).max() > 0.02 * above.max()  # or the test would say nothing
+    figure = draw_psf_grid(grid)
+    images = pictures(figure)[:2]
+    assert np.allclose(images[1], picture(grid.psf[0, 1], D))
+    assert all(axes.get_ylim()[0] > axes.get_ylim()[1] for axes in figure.axes[:2])  # row 0 on top
+    assert all(image.max() == pytest.approx(1.0) for image in images)
+    words = " ".join(texts(figure))
+    for word in ("Tessar", "field −0.7", "field 0.7", "∞", "CoC", "µm", "587.6 nm", "f/8", "focused at 2 m"):
+        assert word in words, word
+    for scale in ("linear", "log"):
+        assert_on_page(draw_psf_grid(grid, scale=check_scale(scale)))
+    for suffix in (".png", ".svg"):
+        save(figure, tmp_path / f"grid{suffix}")
+        assert 5_000 < (tmp_path / f"grid{suffix}").stat().st_size < 2_000_000
+    assert ElementTree.parse(tmp_path / "grid.svg").getroot().tag.endswith("svg")
+
+
+def test_a_tile_that_failed_says_why(grid: PsfGrid) -> None:
+    reason = "no light gets through at this field, whatever the reason may be"
+    failed = replace(grid, psf=grid.psf * 0.0, reports=(({"status": reason}, grid.reports[0][1]),))
+    figure = draw_psf_grid(failed)
+    assert reason in " ".join(" ".join(texts(figure)).split())
+    lossy = replace(grid, reports=((grid.reports[0][0], grid.reports[0][1] | {"energy_outside": 0.31}),))
+    assert "31 % outside" in texts(draw_psf_grid(lossy))
+    assert_on_page(figure)
+
+
+def test_a_window_has_room_for_the_blur() -> None:
+    assert fitting_size([0.0, -3.0]) >= 24
+    assert fitting_size([10.0, -20.0, math.nan]) >= 48
+    assert fitting_size([1e6]) == 256
+    with pytest.raises(DefocusError, match="at least one field"):
+        compute_psf_grid(Camera(load_lens(LENS)), fields=(), depths_m=(1.0,))
+
+
+def test_one_psf_with_its_report(grid: PsfGrid, tmp_path: Path) -> None:
+    figure = draw_psf(Psf(grid.psf[0, 1], grid.bands, grid.pixel_um, grid.reports[0][1]), "a title")
+    assert_on_page(figure)
+    words = " ".join(texts(figure))
+    report = grid.reports[0][1]
+    for word in ("a title", "relative illumination", f"{report['samples']}", "encircled energy", "waves"):
+        assert word in words, word
+    save(figure, tmp_path / "psf.png")
+    # Three bands, and a report that knows little.
+    light = np.stack([blob(SIZE, 16.0, 16.0, s) for s in (1.0, 2.0, 3.0)])
+    assert_on_page(draw_psf(Psf(light, RGB, 4.0, {"status": "ok"}), "Gaussians"))
+
+
+def test_wavefronts_pupils_and_a_strip(camera: Camera, tmp_path: Path) -> None:
+    figures = {
+        "wavefronts": draw_wavefronts(camera, depth_m=1.0, fields=(0.0, 0.7), remove="defocus"),
+        "pupils": draw_pupils(camera, depth_m=1.0, fields=(0.0, 0.7)),
+        "depths": draw_through_focus(camera, field=(0.0, 0.7), depths_m=(1.0, 2.0, math.inf), size=SIZE, bands="d"),
+        "shifts": draw_through_focus(camera, sensor_shifts_mm=(-0.2, 0.0, 0.2), size=SIZE, bands="d", scale="log"),
+    }
+    for name, figure in figures.items():
+        assert_on_page(figure)
+        save(figure, tmp_path / f"{name}.svg")
+        ElementTree.parse(tmp_path / f"{name}.svg")
+    assert any(text.startswith("RMS") for text in texts(figures["wavefronts"]))
+    areas = [text for text in texts(figures["pupils"]) if text.startswith("area")]
+    assert areas[0].startswith("area 100 %")
+    assert "+200 µm" in texts(figures["shifts"])
+    sharp = [image.sum() for image in pictures(figures["shifts"])]
+    assert sharp[1] < min(sharp[0], sharp[2])  # in focus the light is on the fewest pixels
+    with pytest.raises(DefocusError, match="depths_m or sensor_shifts_mm"):
+        draw_through_focus(camera)
+
+
+# --- command line ----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_figure_and_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot, out = tmp_path / "grid.png", tmp_path / "grid.npz"
+    arguments = ["--fields", "-0.7", "--depths-m", "0.015,inf", "--focus-m", "2"]
+    arguments += ["--size", str(SIZE), "--bands", "d", "--scale", "log", "--plot", str(plot), "--out", str(out)]
+    assert run(["psf-grid", LENS, *arguments]) == 0
+    said = capsys.readouterr()
+    assert f"wrote {plot}" in said.out
+    assert "depth 0.015 m" in said.err  # far too near for a PSF: said, drawn and written
+    assert plot.stat().st_size > 5_000
+    with np.load(out) as stack:
+        assert stack["psf"].shape == (2, 1, 1, SIZE, SIZE)
+        assert stack["psf"][1].sum() == pytest.approx(1.0, rel=1e-4)
+        assert not stack["psf"][0].any()
+        assert stack["depths_m"].tolist() == [0.015, math.inf]
+        tiles = json.loads(str(stack["report"]))["tiles"]
+    assert tiles[0][0]["status"] != "ok"
+    assert tiles[1][0]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--plot", "x.gif"], ".svg"),
+        (["--plot", "nowhere/x.png"], "does not exist"),
+        (["--out", "x.txt"], ".npz"),
+        ([], "give --plot"),
+        (["--plot", "x.png", "--fields", "0,half"], "--fields"),
+        (["--plot", "x.png", "--fields", "2"], "image circle"),
+        (["--plot", "x.png", "--depths-m", "1,,2"], "--depths-m"),
+        (["--plot", "x.png", "--depths-m", "-1"], "depth -1.0 m"),
+        (["--plot", "x.png", "--scale", "cubic"], "linear, log"),
+        (["--plot", "x.png", "--bands", "green"], "wavelengths"),
+        (["--plot", "x.png", "--size", "0"], "--size"),
+        (["--plot", "x.png", "--f-number", "1"], "full aperture"),
+    ],
+)
+def test_wrong_use_is_one_helpful_line(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["psf-grid", LENS, *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("defocus: ")
+    assert said.err.count("\n") == 1
+    assert hint in said.err
+    assert not list(tmp_path.iterdir())
