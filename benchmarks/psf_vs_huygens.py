@@ -24,7 +24,7 @@ from defocus.optics.pupil import ChiefRay, chief_ray
 from defocus.optics.rim import Rim, find_rim
 from defocus.optics.system import Bucket, System, bucket_of, pack
 from defocus.psf.compute import focused_sensor, psf_batch
-from defocus.psf.huygens import huygens
+from defocus.psf.huygens import huygens, patches_from_rays
 
 FIELDS = (0.0, 0.5, 0.7, 0.9)
 COC_PX = (2.0, 8.0, 24.0)
@@ -84,13 +84,13 @@ def main(out: Path, count: int) -> None:
     print(f"{len(cases)} PSFs in {time.perf_counter() - start:.1f} s", flush=True)
     variants = {
         "exit_pupil_form": psf_batch(lenses, form="exit-pupil", **request),
-        "constant_amplitude": psf_batch(lenses, energy=False, **request),
+        "constant_amplitude": psf_batch(lenses, amplitude="constant", **request),
     }
     doubled: dict[int, np.ndarray] = {}
     for samples in sorted({int(r["samples"]) for r in ours.reports if r["status"] == "ok"}):
         members = [i for i, r in enumerate(ours.reports) if r.get("samples") == samples]
         part = {k: [v[i] for i in members] if isinstance(v, list) else v for k, v in request.items()}
-        again = psf_batch([lenses[i] for i in members], samples=2 * samples, **part)
+        again = psf_batch([lenses[i] for i in members], sampling=2 * samples, **part)
         doubled |= dict(zip(members, again.psf, strict=True))
     rows = []
     for i, (name, lens, system, field, coc, depth, focus, pixel) in enumerate(cases):
@@ -103,8 +103,11 @@ def main(out: Path, count: int) -> None:
             start = time.perf_counter()
             truth = np.asarray(
                 huygens(
-                    system, data, chief, rim, vergence, sensor_z, chief.image_height, jnp.array(WAVELENGTH),
-                    jnp.array(pixel), rays=rays, size=SIZE, supersample=SUPERSAMPLE,
+                    patches_from_rays(
+                        system, data, chief, rim, vergence, sensor_z, chief.image_height, jnp.array(WAVELENGTH),
+                        rays=rays,
+                    ),
+                    jnp.array(pixel), size=SIZE, supersample=SUPERSAMPLE,
                 )
             )  # fmt: skip
             row |= {

@@ -383,9 +383,7 @@ def main() -> None:
             "bucket": [group.bucket.surfaces, group.bucket.even, group.bucket.odd],
             "lenses": len(group.lenses),
             "in_turn_s": 2
-            * median_time(lambda g=group: jax.block_until_ready(trace_batch(*g.halves[0])), options.repeat)[
-                "median_s"
-            ],
+            * median_time(lambda g=group: jax.block_until_ready(trace_batch(*g.halves[0])), options.repeat)["median_s"],
             "together_s": median_time(
                 lambda g=group: jax.block_until_ready(trace_together(g.system, g.rays)), options.repeat
             )["median_s"],

@@ -90,7 +90,7 @@ def test_defocus_on_the_axis_follows_lommel() -> None:
 def test_parseval_and_doubling() -> None:
     lens = perfect(50.0, 10.0)
     psf, report = point(lens, shift=0.2, pixel_um=2.0, size=96)
-    twice, _ = point(lens, shift=0.2, pixel_um=2.0, size=96, samples=2 * int(report["samples"]))
+    twice, _ = point(lens, shift=0.2, pixel_um=2.0, size=96, sampling=2 * int(report["samples"]))
     assert abs(float(report["energy_outside"])) < 5e-3
     assert np.abs(psf - twice).sum() < 1e-3
 
@@ -122,10 +122,12 @@ def test_a_tilt_moves_the_image(axis: int) -> None:
         half=jnp.full(2, half),
         phase=phase,
         amplitude=amplitude,
-        rim=jnp.full(512, half),
+        rim=jnp.full(1025, half),
         pupil_centre=jnp.zeros(2),
         meridian=jnp.array([0.0, 1.0]),
         wavelength=jnp.array(WAVELENGTH),
+        side=jnp.zeros(()),
+        split=jnp.zeros(()),
     )
     seen = np.asarray(intensity(spectrum, jnp.array(2e-3), samples=256, size=65).pixels)
     row, column = np.unravel_index(seen.argmax(), seen.shape)

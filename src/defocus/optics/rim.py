@@ -5,7 +5,8 @@ ray that just grazes some aperture, or just is not totally reflected. That ray i
 directions, on the plane normal to the chief ray. No clipping function has to be fitted, whichever surface clips and
 for whatever reason, and every ray that is traced later lies inside.
 
-The pupil is mirror symmetric about the meridian, so half the directions do.
+The pupil of a round stop is mirror symmetric about the meridian, so half the directions do. An iris of blades is fixed
+to the camera: it takes the whole turn, and the field's azimuth matters.
 """
 
 from __future__ import annotations
@@ -23,10 +24,51 @@ from .trace import trace
 DIRECTIONS = 129  # over half a turn
 STEPS = 9  # radii per round
 ROUNDS = 5
+BLADE_DIRECTIONS = 721  # over a whole turn; corners want them
+
+
+class Iris(eqx.Module):
+    """A stop closed by blades: a polygon with as many corners, its sides bent towards the circle of equal area.
+
+    Wide open, the blades leave the round stop behind; hence `outer`, the circle that holds the polygon or the round
+    stop, whichever is smaller.
+    """
+
+    radius: Float[Array, "*batch"]  # mm, of the circle of equal area: what the F-number says
+    blades: Float[Array, "*batch"]  # at least 3
+    roundness: Float[Array, "*batch"]  # 0: straight sides, 1: a circle
+    rotation: Float[Array, "*batch"]  # radians from +x towards +y, where a corner shows in foreground blur
+    outer: Float[Array, "*batch"]  # mm
+
+    @staticmethod
+    def make(radius: float, full: float, blades: int, roundness: float, rotation: float) -> Iris:
+        """An iris in a lens whose round stop has the radius `full` (mm)."""
+        open_iris = Iris(*(jnp.asarray(float(v)) for v in (radius, blades, roundness, rotation, full)))
+        corner = radius * float(open_iris.shape(jnp.asarray(float(rotation))))
+        return eqx.tree_at(lambda i: i.outer, open_iris, jnp.asarray(min(full, corner)))
+
+    def shape(self, angle: Float[Array, "*any"]) -> Float[Array, "*any"]:
+        """Distance of the rim from the centre in the direction `angle`, in units of `radius`."""
+        sector = 2.0 * jnp.pi / self.blades
+
+        def bent(angle: Float[Array, "*any"]) -> Float[Array, "*any"]:
+            straight = jnp.cos(sector / 2.0) / jnp.cos(jnp.mod(angle, sector) - sector / 2.0)
+            return straight + (1.0 - straight) * self.roundness
+
+        sample = (jnp.arange(64) + 0.5) / 64.0 * sector
+        return bent(angle - self.rotation) / jnp.sqrt(jnp.mean(bent(sample) ** 2))
+
+    def clip(self, at_stop: Float[Array, "2 rays"], azimuth: Float[Array, ""] | float) -> Float[Array, " rays"]:
+        """r² / rim² − 1 at points (mm) of the stop in the meridional frame of an image point at `azimuth`."""
+        across, along = at_stop
+        cos, sin = jnp.cos(azimuth), jnp.sin(azimuth)
+        # The image-side frame: the meridian of +y turned to the azimuth, as for the directions of the light.
+        angle = jnp.arctan2(along * sin - across * cos, along * cos + across * sin)
+        return (across**2 + along**2) / (self.radius * self.shape(angle)) ** 2 - 1.0
 
 
 class Rim(eqx.Module):
-    """The rim of a pupil on the plane normal to the chief ray: centre + radius · (sin ψ, cos ψ), ψ from 0 to π."""
+    """The rim of a pupil on the plane normal to the chief ray: centre + radius · (sin ψ, cos ψ)."""
 
     centre: Float[Array, "*batch"]  # mm, along the meridian from the chief ray
     angle: Float[Array, "*batch directions"]  # radians from the meridian of +y
@@ -40,14 +82,16 @@ def find_rim(
     vergence: Float[Array, ""] | float = 0.0,
     *,
     data: FirstOrder | None = None,
-    directions: int = DIRECTIONS,
+    iris: Iris | None = None,
+    azimuth: Float[Array, ""] | float = 0.0,
 ) -> Rim:
-    """The rim of the pupil of one object point."""
+    """The rim of the pupil of one object point; over half a turn, or with an `iris` over a whole one."""
     bundle = find_bundle(system, chief, vergence, samples=25, rounds=2, data=data)
     passes = bundle.traced.passes
     count = jnp.maximum(jnp.sum(passes), 1)
     centre = jnp.sum(jnp.where(passes, bundle.y, 0.0)) / count
-    angle = jnp.linspace(0.0, jnp.pi, directions)
+    start, directions = (0.0, DIRECTIONS) if iris is None else (-jnp.pi, BLADE_DIRECTIONS)
+    angle = jnp.linspace(start, jnp.pi, directions)
     reach = 2.0 * jnp.hypot(bundle.half[0], bundle.half[1])
     fractions = jnp.linspace(0.0, 1.0, STEPS)[:, None]
 
@@ -56,7 +100,8 @@ def find_rim(
         radius = low + (high - low) * fractions
         x, y = radius * jnp.sin(angle), centre + radius * jnp.cos(angle)
         traced = trace(system, launch(chief, x.ravel(), y.ravel(), vergence))
-        clip = jnp.where(traced.alive, traced.clip, jnp.inf).reshape(radius.shape)
+        clip = traced.clip if iris is None else jnp.maximum(traced.clip, iris.clip(traced.stop_position, azimuth))
+        clip = jnp.where(traced.alive, clip, jnp.inf).reshape(radius.shape)
         inside = jnp.cumprod((clip < 0.0).astype(int), axis=0).astype(bool)
         upper = jnp.clip(jnp.sum(inside, axis=0), 1, STEPS - 1)
 
@@ -67,8 +112,8 @@ def find_rim(
 
         return pick(radius, upper - 1), pick(radius, upper), pick(clip, upper - 1), pick(clip, upper)
 
-    start = (jnp.zeros(directions), jnp.full(directions, reach), -jnp.ones(directions), jnp.ones(directions))
-    low, high, low_clip, high_clip = jax.lax.fori_loop(0, ROUNDS, narrow, start)
+    bracket = (jnp.zeros(directions), jnp.full(directions, reach), -jnp.ones(directions), jnp.ones(directions))
+    low, high, low_clip, high_clip = jax.lax.fori_loop(0, ROUNDS, narrow, bracket)
     # The clipping function is smooth between the last two radii, unless the outer ray died.
     smooth = jnp.isfinite(high_clip) & (high_clip > low_clip)
     part = jnp.where(smooth, -low_clip / jnp.where(smooth, high_clip - low_clip, 1.0), 0.0)

@@ -13,8 +13,9 @@ Energy: the light that enters through dA leaves into ds_x ds_y and lands on the 
 be the irradiance, |A|² = dA / ds_x ds_y without a further 1/s_z: with that the sum over the sensor would exceed what
 entered, and a large blur would differ from the density of its rays. The derivative is exact, by ray differentials.
 
-The paper's form takes the optical path on the exit-pupil sphere about the focus F and the radial direction there
-instead of the ray's own (`form="exit-pupil"`).
+For comparison there are the paper's choices: the optical path on the exit-pupil sphere about the focus F with the
+radial direction there instead of the ray's own (`form="exit-pupil"`), a constant amplitude, and a rim from one
+polynomial for all clipping; and the amplitude of programs that give each ray of a grid in the stop the same weight.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from jaxtyping import Array, Bool, Float
 
 from .focus import meeting_point
 from .paraxial import FirstOrder, first_order
-from .pupil import ChiefRay, launch
-from .rim import Rim, find_rim
+from .pupil import ChiefRay, find_bundle, launch
+from .rim import Iris, Rim, find_rim
 from .system import System
 from .trace import Trace, to_plane, trace
 from .zernike import basis, cosine_modes
@@ -39,10 +40,13 @@ DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the me
 AMPLITUDE_DEGREE = 8
 RINGS = 20
 SPOKES = 65  # of the rim's directions, one in two
-TABLE = 512  # entries of the rim's radius over half a turn
+TABLE = 1024  # steps of the rim's radius over a turn
+CLIP_DEGREE = 5  # of the paper's polynomial for all clipping
 RIDGE = 1e-13
 
 Form = Literal["plane-wave", "exit-pupil"]
+Amplitude = Literal["energy", "stop", "constant"]
+Clipping = Literal["rim", "fit"]
 
 
 class Wavefront(eqx.Module):
@@ -55,13 +59,15 @@ class Wavefront(eqx.Module):
     amplitude: Float[Array, "*batch amplitude_modes"]  # Zernike coefficients of A, mm
     centre: Float[Array, "*batch 2"]  # direction cosines
     half: Float[Array, "*batch 2"]
-    rim: Float[Array, "*batch table"]  # radius of the pupil in direction cosines about `centre`, over ψ = 0 … π
+    rim: Float[Array, "*batch table"]  # radius of the pupil in direction cosines about `centre`, over ψ = −π … π
+    chief: Float[Array, "*batch"]  # direction cosine s_y of the chief ray
+    focus: Float[Array, "*batch 3"]  # mm, in the image plane's frame; where the rays come nearest to meeting
     image_height: Float[Array, "*batch"]  # mm; y of the window's centre X
     blur: Float[Array, "*batch 2 2"]  # mm; lowest and highest intercept of the rays about X, in x and y
     area: Float[Array, "*batch"]  # of the pupil in direction cosines: the illumination that it gives
     residual_rms: Float[Array, "*batch"]  # waves
     residual_max: Float[Array, "*batch"]  # waves
-    wavelength: Float[Array, "*batch"]  # mm
+    wavelength: Float[Array, "*batch"]  # mm, in the medium of the image
     found: Bool[Array, "*batch"]  # a chief ray and light
 
 
@@ -75,60 +81,88 @@ def find_wavefront(
     *,
     data: FirstOrder | None = None,
     form: Form = "plane-wave",
-    energy: bool = True,
+    amplitude: Amplitude = "energy",
+    clipping: Clipping = "rim",
+    iris: Iris | None = None,
+    azimuth: Float[Array, ""] | float = 0.0,
 ) -> Wavefront:
     """Trace one object point's pupil and fit its wavefront.
 
     `vergence` is 1 / distance of the object along the chief ray (1/mm), `sensor_z` the sensor's place in the frame of
     the prescription's image plane (mm), `landing` the height y of the window's centre X on it (mm), `wavelength` in mm.
     `chief` may be another wavelength's chief ray: it only says where the object is and where to look for its pupil.
-    `energy` False gives the paper's constant amplitude.
+    `amplitude` is what the light carries ("energy"), the same for every ray of a grid in the stop, or the paper's
+    constant; `clipping` the traced rim, or the paper's fit. `iris` gives the stop a shape; it is fixed to the camera,
+    so that `azimuth`, the direction of the image point in the photograph, matters too.
     """
     data = first_order(system) if data is None else data
+    if iris is not None:
+        # Fitted is what a round stop about the blades passes; the blades then only shape the rim.
+        system = eqx.tree_at(lambda s: s.semi_diameter, system, system.semi_diameter.at[system.stop].set(iris.outer))
     rim = find_rim(system, chief, vergence, data=data)
     x, y = _ray_points(rim)
 
-    def send(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "2 rays"], Trace]:
-        traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
-        return traced.direction[:2], traced
+    offset = jnp.stack([x, y])
 
-    def differential(tangent: Float[Array, "2"]) -> tuple[Float[Array, "2 rays"], Trace]:
-        offset = jnp.stack([x, y])
+    def send(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "4 rays"], Trace]:
+        traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
+        return jnp.concatenate([traced.direction[:2], traced.stop_position]), traced
+
+    def differential(tangent: Float[Array, "2"]) -> tuple[Float[Array, "4 rays"], Trace]:
         along = jnp.broadcast_to(tangent[:, None], offset.shape)
         _, moved, traced = jax.jvp(send, (offset,), (along,), has_aux=True)
         return moved, traced
 
     moved, traced = jax.vmap(differential, out_axes=(0, None))(jnp.eye(2))
-    stretch = jnp.abs(moved[0, 0] * moved[1, 1] - moved[0, 1] * moved[1, 0])  # ds_x ds_y / dA
-    obliquity = (1.0 + (x**2 + y**2) * vergence**2) ** -1.5  # of a near source, per area of the launch plane
-    amplitude = jnp.sqrt(obliquity / jnp.maximum(stretch, 1e-30)) if energy else jnp.ones_like(x)
+    stretch = jnp.maximum(jnp.abs(moved[0, 0] * moved[1, 1] - moved[0, 1] * moved[1, 0]), 1e-30)  # ds_x ds_y / dA
+    if amplitude == "energy":
+        obliquity = (1.0 + (x**2 + y**2) * vergence**2) ** -1.5  # of a near source, per area of the launch plane
+        strength = jnp.sqrt(obliquity / stretch)
+    elif amplitude == "stop":
+        strength = jnp.abs(moved[0, 2] * moved[1, 3] - moved[0, 3] * moved[1, 2]) / stretch
+    else:
+        strength = jnp.ones_like(x)
 
+    image_index = system.index[-1]
+    wavelength = wavelength / image_index
+    traced = eqx.tree_at(lambda t: t.path, traced, traced.path / image_index)
     origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
-    s, w = _spectrum(traced, origin, data, form, rim.found)
+    focus = jnp.where(rim.found, meeting_point(_whole(traced)), origin)
+    s, w = _spectrum(traced, origin, focus, data, form)
     edge = s[:2, -len(rim.angle) :]
-    low, high = jnp.min(edge, axis=1), jnp.max(edge, axis=1)
-    centre = jnp.stack([jnp.zeros(()), (low[1] + high[1]) / 2.0])
-    half = jnp.stack([jnp.max(jnp.abs(edge[0])), (high[1] - low[1]) / 2.0])
+    low, high = jnp.min(edge[1]), jnp.max(edge[1])
+    centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
+    half = jnp.stack([jnp.max(jnp.abs(edge[0])), (high - low) / 2.0])  # the half rim may lie on either side
     half = jnp.where(half > 0.0, half, 1.0)
 
     u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
     weight = _weights(rim)
     phase, residual = _fit(u, v, (w - jnp.mean(w)) / wavelength, weight, DEGREE)
-    scale, _ = _fit(u, v, amplitude, weight, AMPLITUDE_DEGREE)
-    table = _rim_table(edge, centre)
+    scale, _ = _fit(u, v, strength, weight, AMPLITUDE_DEGREE)
+    if clipping == "fit":
+        table = _fitted_rim(system, chief, vergence, data, centre, half)
+    elif iris is None:
+        table = _rim_table(jnp.concatenate([edge, edge * jnp.array([[-1.0], [1.0]])], axis=1), centre)
+    else:
+        blades = find_rim(system, chief, vergence, data=data, iris=iris, azimuth=azimuth)
+        bx, by = blades.radius * jnp.sin(blades.angle), blades.centre + blades.radius * jnp.cos(blades.angle)
+        shaped = eqx.tree_at(lambda t: t.path, send(jnp.stack([bx, by]))[1], jnp.zeros_like(bx))
+        table = _rim_table(_spectrum(shaped, origin, focus, data, form)[0][:2], centre)
     hits = to_plane(traced, sensor_z) - origin[:2, None]
     reach = jnp.max(jnp.abs(hits[0]))
     blur = jnp.stack([jnp.stack([-reach, reach]), jnp.stack([jnp.min(hits[1]), jnp.max(hits[1])])])
-    psi = jnp.linspace(0.0, jnp.pi, TABLE)
+    slope = chief.image_slope
     return Wavefront(
         phase=phase,
         amplitude=scale,
         centre=centre,
         half=half,
         rim=table,
+        chief=slope / jnp.sqrt(1.0 + slope**2),
+        focus=focus,
         image_height=landing,
         blur=blur,
-        area=jnp.trapezoid(table**2, psi),
+        area=jnp.trapezoid(table**2 / 2.0, _turn()),
         residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
         residual_max=jnp.max(jnp.abs(residual)),
         wavelength=wavelength,
@@ -161,14 +195,32 @@ def _weights(rim: Rim) -> Float[Array, " rays"]:
     return jnp.concatenate([inner, ring[-1] * rim.radius**2 * spokes(len(rim.angle))])
 
 
+def _whole(traced: Trace) -> Trace:
+    """The rays of half the pupil together with their mirror images about the meridian."""
+    mirror = jnp.array([-1.0, 1.0, 1.0])[:, None]
+
+    def both(leaf: Float[Array, "*more rays"], other: Float[Array, "*more rays"]) -> Float[Array, "*more both"]:
+        return jnp.concatenate([leaf, other], axis=-1)
+
+    return eqx.tree_at(
+        lambda t: (t.position, t.direction, t.alive, t.clip),
+        traced,
+        (
+            both(traced.position, traced.position * mirror),
+            both(traced.direction, traced.direction * mirror),
+            jnp.tile(traced.alive, 2),
+            jnp.tile(traced.clip, 2),
+        ),
+    )
+
+
 def _spectrum(
-    traced: Trace, origin: Float[Array, "3"], data: FirstOrder, form: Form, lit: Bool[Array, ""]
+    traced: Trace, origin: Float[Array, "3"], focus: Float[Array, "3"], data: FirstOrder, form: Form
 ) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
     """Directions of the plane waves and their optical path W (mm) about `origin`."""
     s, p, path = traced.direction, traced.position, traced.path
     if form == "plane-wave":
         return s, path + jnp.sum(s * (origin[:, None] - p), axis=0)
-    focus = jnp.where(lit, meeting_point(traced), origin)
     pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
     radius = jnp.linalg.norm(focus - pupil)
     offset = p - focus[:, None]
@@ -202,10 +254,40 @@ def _fit(
     return coefficients, values - b @ coefficients
 
 
-def _rim_table(edge: Float[Array, "2 directions"], centre: Float[Array, "2"]) -> Float[Array, " table"]:
-    """The rim's radius about `centre` in the plane of direction cosines, at equal steps of ψ from 0 to π."""
-    psi = jnp.arctan2(jnp.abs(edge[0] - centre[0]), edge[1] - centre[1])
-    rho = jnp.hypot(edge[0] - centre[0], edge[1] - centre[1])
-    # Behind the lens the rim may run the other way round than in front of it.
-    order = jnp.argsort(psi)
-    return jnp.interp(jnp.linspace(0.0, jnp.pi, TABLE), psi[order], rho[order])
+def _turn() -> Float[Array, " table"]:
+    """The angles ψ of the rim's table, from the meridian of +y towards +x."""
+    return jnp.linspace(-jnp.pi, jnp.pi, TABLE + 1)
+
+
+def _rim_table(edge: Float[Array, "2 points"], centre: Float[Array, "2"]) -> Float[Array, " table"]:
+    """The rim's radius about `centre` in the plane of direction cosines, from points on it in any order."""
+    x, y = edge - centre[:, None]
+    return jnp.interp(_turn(), jnp.arctan2(x, y), jnp.hypot(x, y), period=2.0 * jnp.pi)
+
+
+def _fitted_rim(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    data: FirstOrder,
+    centre: Float[Array, "2"],
+    half: Float[Array, "2"],
+) -> Float[Array, " table"]:
+    """The paper's rim: where one polynomial, fitted to the largest clipping of all surfaces, changes its sign.
+
+    That maximum has creases where one surface takes over from another, so the polynomial misses the true rim.
+    """
+    traced = find_bundle(system, chief, vergence, samples=65, data=data).traced
+    u, v = (traced.direction[:2] - centre[:, None]) / half[:, None]
+    near = (traced.alive & (traced.clip < 1.0)).astype(float)
+    clip, _ = _fit(u, v, jnp.where(near > 0.0, traced.clip, 0.0), near, CLIP_DEGREE)
+    psi, r = _turn(), jnp.linspace(0.0, 1.3, 131)[:, None]
+    values = basis(r * jnp.sin(psi), r * jnp.cos(psi), CLIP_DEGREE) @ clip
+    inside = jnp.cumprod((values < 0.0).astype(int), axis=0)
+    last = jnp.clip(jnp.sum(inside, axis=0) - 1, 0, len(r) - 2)
+    before, after = (jnp.take_along_axis(values, (last + i)[None], axis=0)[0] for i in (0, 1))
+    part = jnp.clip(-before / jnp.where(after > before, after - before, 1.0), 0.0, 1.0)
+    radius = (last + part) * (r[1, 0] - r[0, 0])
+    return _rim_table(
+        jnp.stack([radius * jnp.sin(psi) * half[0], radius * jnp.cos(psi) * half[1]]) + centre[:, None], centre
+    )

@@ -7,10 +7,10 @@ by the number of samples. Nothing compiles per lens. Only small numbers travel t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -24,16 +24,18 @@ from ..optics.field import vergence_of
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order, image_position
 from ..optics.pupil import ChiefRay, FieldBy, chief_ray, find_bundle
-from ..optics.system import Bucket, System, group_by_bucket, pack, padded_indices
-from ..optics.wavefront import Form, Wavefront, find_wavefront
-from .propagate import SUPERSAMPLE, Kernel, intensity_batch
+from ..optics.rim import Iris
+from ..optics.system import System, group_by_bucket, pack, padded_indices
+from ..optics.wavefront import Amplitude, Clipping, Form, Wavefront, find_wavefront
+from .propagate import SUPERSAMPLE, Intensity, Kernel, intensity_batch
 from .pupil_function import Spectrum, turn
-from .sampling import bucket, needed_samples, paper_bound
+from .sampling import MOST_SAMPLES, bucket, needed_samples, paper_bound
 from .spectrum import Bands, parse_bands
 
-WAVEFRONTS_AT_ONCE = 32
+REQUESTS_AT_ONCE = 1024  # of one propagation stage: their wavefronts wait together, so that its batches are full
 PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
-MOST_SAMPLES = 8192
+
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,53 @@ class PsfBatch:
         return np.array([report["status"] == "ok" for report in self.reports])
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What is computed, the same for every request of a call; the defaults are the best that we know.
+
+    `form`, `amplitude` and `clipping` are those of `optics.wavefront`; `sampling` the number of samples across the
+    pupil: from the traced rays, the paper's 2 N_inf, or a number. `side` keeps the light of half the lens.
+    """
+
+    by: FieldBy = "image_height"
+    form: Form = "plane-wave"
+    amplitude: Amplitude = "energy"
+    clipping: Clipping = "rim"
+    side: Side | None = None
+    sampling: Literal["rays", "paper"] | int = "rays"
+    supersample: int = SUPERSAMPLE
+    kernel: Kernel = "matrix"
+    double: bool = False
+
+
+class Wavefronts(eqx.Module):
+    """What the first stage knows of a batch of requests; wavefronts and spectra have a second axis of wavelengths."""
+
+    data: FirstOrder
+    chief: ChiefRay
+    sensor_z: Float[Array, "*batch"]  # mm from the prescription's image plane
+    paraxial_defocus: Float[Array, "*batch"]  # mm from the paraxial image to the sensor
+    wavefront: Wavefront
+    spectrum: Spectrum
+    needed: Float[Array, "*batch waves"]  # samples, from the rays
+    bound: Float[Array, "*batch"]  # the paper's N_inf
+
+
+class Requests(eqx.Module):
+    """One row per PSF; lengths in mm, angles in radians."""
+
+    height: Float[Array, "*batch"]  # image height, or field angle
+    azimuth: Float[Array, "*batch"]
+    depth: Float[Array, "*batch"]
+    focus: Float[Array, "*batch"]
+    shift: Float[Array, "*batch"]  # nan: the sensor is focused
+    window: Float[Array, "*batch"]  # width
+    iris: Iris | None
+
+    def take(self, rows: Sequence[int]) -> Requests:
+        return jax.tree.map(lambda leaf: leaf[np.asarray(rows)], self)
+
+
 def psf_batch(
     lenses: Sequence[Lens],
     *,
@@ -62,100 +111,163 @@ def psf_batch(
     size: int,
     bands: str | tuple[float, ...] | Bands = "rgb",
     sensor_shift_mm: Sequence[float] | None = None,
-    by: FieldBy = "image_height",
-    form: Form = "plane-wave",
-    energy: bool = True,
-    supersample: int = SUPERSAMPLE,
-    kernel: Kernel = "matrix",
-    samples: int | None = None,
-    double: bool = False,
+    iris: Sequence[Iris] | None = None,
+    progress: Callable[[int], None] | None = None,
+    **choices: Any,
 ) -> PsfBatch:
     """One PSF per request, all sequences of equal length.
 
     `height_mm` is the distance of the image point from the axis (with by="angle", the field angle in radians) and
     `azimuth` its direction (radians from +x towards +y in the photograph); depth and focus in mm from the entrance
     pupil, inf allowed. The sensor is focused on the axis, at the d line; a `sensor_shift_mm` that is not nan puts it
-    that far behind the prescription's own image plane instead, and heights then count on that plane. `samples` forces
-    the number of samples across the pupil.
+    that far behind the prescription's own image plane instead, and heights then count on that plane. `choices` are the
+    fields of `Choices`. `progress` is told how many more are done.
     """
-    count = len(lenses)
-    parsed = parse_bands(bands)
-    waves = [w for band in parsed.wavelengths_nm for w in band]
-    shift = np.full(count, np.nan) if sensor_shift_mm is None else np.asarray(sensor_shift_mm, float)
-    asked = np.stack([np.asarray(v, float) for v in (height_mm, azimuth, depth_mm, focus_mm, shift, pixel_um)], axis=1)
-    out = np.zeros((count, len(parsed.names), size, size), np.float32)
-    reports: list[dict[str, Any]] = [{} for _ in range(count)]
-    for lens_bucket, members in group_by_bucket(lenses):
-        for start in range(0, len(members), WAVEFRONTS_AT_ONCE):
-            part = members[start : start + WAVEFRONTS_AT_ONCE]
-            item = _wavefronts([lenses[i] for i in part], asked[part], waves, lens_bucket, by, form, energy)
-            _propagate(item, asked[part], parsed, out, reports, part, size, supersample, kernel, samples, double)
-    return PsfBatch(out, parsed, asked[:, 5], tuple(reports))
+    chosen, parsed = Choices(**choices), parse_bands(bands)
+    requests = _requests(
+        height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, np.asarray(pixel_um) * size * 1e-3, iris
+    )
+    out = np.zeros((len(lenses), len(parsed.names), size, size), np.float32)
+    reports: list[dict[str, Any]] = [{} for _ in lenses]
+    for rows, found in _first_stage(lenses, requests, parsed, chosen):
+        pixel = np.asarray(pixel_um, float)[rows] * 1e-3
+        for row, (psf, report) in zip(rows, _second_stage(found, pixel, size, parsed, chosen), strict=True):
+            reports[row] = report
+            if psf is not None:
+                out[row] = psf
+        if progress:
+            progress(len(rows))
+    return PsfBatch(out, parsed, np.asarray(pixel_um, float), tuple(reports))
 
 
-class _Item(eqx.Module):
-    """What the first stage knows of a batch of requests; wavefronts and spectra have a second axis of wavelengths."""
-
-    data: FirstOrder
-    chief: ChiefRay
-    sensor_z: Float[Array, " batch"]
-    paraxial_defocus: Float[Array, " batch"]
-    wavefront: Wavefront
-    spectrum: Spectrum
-    needed: Float[Array, "batch waves"]
-
-
-def _wavefronts(
+def wavefront_batch(
     lenses: Sequence[Lens],
-    asked: np.ndarray,
-    waves: Sequence[float],
-    lens_bucket: Bucket,
-    by: FieldBy,
-    form: Form,
-    energy: bool,
-) -> _Item:
-    filler = _round_batch(len(lenses), WAVEFRONTS_AT_ONCE) - len(lenses)
-    padded = [*lenses, *[lenses[-1]] * filler]
-    rows = jnp.asarray(np.concatenate([asked, np.repeat(asked[-1:], filler, axis=0)]))
-    system = pack(padded, D_LINE_NM, lens_bucket)
-    index = np.stack([[padded_indices(lens, w, lens_bucket.surfaces) for w in waves] for lens in padded])
-    wavelengths = jnp.asarray(np.array(waves) * 1e-6)
-    return _stage_one(system, jnp.asarray(index), wavelengths, rows, by=by, form=form, energy=energy)
+    *,
+    height_mm: Sequence[float],
+    azimuth: Sequence[float],
+    depth_mm: Sequence[float],
+    focus_mm: Sequence[float],
+    bands: str | tuple[float, ...] | Bands = "d",
+    sensor_shift_mm: Sequence[float] | None = None,
+    iris: Sequence[Iris] | None = None,
+    **choices: Any,
+) -> Wavefronts:
+    """The wavefronts alone, in the order of the requests; arguments as for `psf_batch`."""
+    requests = _requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, np.zeros(len(lenses)), iris)
+    parts = list(_first_stage(lenses, requests, parse_bands(bands), Choices(**choices)))
+    order = np.argsort([row for rows, _ in parts for row in rows])
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *(found for _, found in parts))
 
 
-@partial(jax.jit, static_argnames=("by", "form", "energy"))
-def _stage_one(
+def _requests(
+    height: Sequence[float],
+    azimuth: Sequence[float],
+    depth: Sequence[float],
+    focus: Sequence[float],
+    shift: Sequence[float] | None,
+    window: Float[np.ndarray, " requests"],
+    iris: Sequence[Iris] | None,
+) -> Requests:
+    shift = [math.nan] * len(height) if shift is None else shift
+    blades = None if iris is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *iris)
+    rows = [jnp.asarray(np.asarray(v, float)) for v in (height, azimuth, depth, focus, shift, window)]
+    return Requests(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], blades)
+
+
+# --- first stage: wavefronts -----------------------------------------------------------------------------------------
+
+
+def _first_stage(
+    lenses: Sequence[Lens], requests: Requests, bands: Bands, chosen: Choices
+) -> Iterator[tuple[list[int], Wavefronts]]:
+    """The wavefronts of up to REQUESTS_AT_ONCE requests at a time, with the numbers of the requests."""
+    waves = [w for band in bands.wavelengths_nm for w in band]
+    at_once = 32 if jax.default_backend() == "cpu" else 256
+    rows: list[int] = []
+    found: list[Wavefronts] = []
+    for lens_bucket, members in group_by_bucket(lenses):
+        for start in range(0, len(members), at_once):
+            part = members[start : start + at_once]
+            padded = part + part[-1:] * (_round_batch(len(part), at_once) - len(part))
+            chosen_lenses = [lenses[i] for i in padded]
+            index = np.stack([[padded_indices(l, w, lens_bucket.surfaces) for w in waves] for l in chosen_lenses])
+            stage = _find_wavefronts(
+                pack(chosen_lenses, D_LINE_NM, lens_bucket),
+                jnp.asarray(index),
+                jnp.asarray(np.array(waves) * 1e-6),
+                requests.take(padded),
+                by=chosen.by,
+                form=chosen.form,
+                amplitude=chosen.amplitude,
+                clipping=chosen.clipping,
+                side=chosen.side,
+            )
+            rows += part
+            used = slice(0, len(part))
+            found.append(jax.tree.map(lambda leaf, s=used: leaf[s], stage))
+            if len(rows) >= REQUESTS_AT_ONCE:
+                yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
+                rows, found = [], []
+    if rows:
+        yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
+
+
+@partial(jax.jit, static_argnames=("by", "form", "amplitude", "clipping", "side"))
+def _find_wavefronts(
     system: System,
     index: Float[Array, "batch waves media"],
     wavelengths: Float[Array, " waves"],
-    asked: Float[Array, "batch 6"],
+    requests: Requests,
     *,
     by: FieldBy,
     form: Form,
-    energy: bool,
-) -> _Item:
-    def one(system: System, index: Float[Array, "waves media"], asked: Float[Array, "6"]) -> _Item:
-        height, azimuth, depth, focus, shift, _ = asked
-        data = first_order(system)
-        own_plane = jnp.isfinite(shift)
-        sensor_z = jnp.where(own_plane, shift, focused_sensor(system, data, focus))
-        plane = jnp.where(own_plane, 0.0, sensor_z)
-        chief = chief_ray(system, height, by, plane)
-        landing = chief.image_height + chief.image_slope * (sensor_z - plane)
-        vergence = vergence_of(chief, depth - data.entrance_pupil)
+    amplitude: Amplitude,
+    clipping: Clipping,
+    side: Side | None,
+) -> Wavefronts:
+    def one(system: System, index: Float[Array, "waves media"], request: Requests) -> Wavefronts:
+        return request_wavefronts(
+            system, index, wavelengths, request, by=by, form=form, amplitude=amplitude, clipping=clipping, side=side
+        )
 
-        def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, Spectrum]:
-            coloured = eqx.tree_at(lambda s: s.index, system, index)
-            wavefront = find_wavefront(
-                coloured, chief, vergence, sensor_z, landing, wavelength, data=data, form=form, energy=energy
-            )
-            return wavefront, turn(wavefront, azimuth)
+    return over_lenses(one, system, index, requests)
 
-        wavefront, spectrum = jax.vmap(colour)(index, wavelengths)
-        defocus = data.image_plane + sensor_z - image_position(data, depth)
-        return _Item(data, chief, sensor_z, defocus, wavefront, spectrum, jnp.zeros(wavelengths.shape))
 
-    return over_lenses(one, system, index, asked)
+def request_wavefronts(
+    system: System,
+    index: Float[Array, "waves media"],
+    wavelengths: Float[Array, " waves"],
+    request: Requests,
+    *,
+    by: FieldBy = "image_height",
+    form: Form = "plane-wave",
+    amplitude: Amplitude = "energy",
+    clipping: Clipping = "rim",
+    side: Side | None = None,
+) -> Wavefronts:
+    """One request at all its wavelengths (mm): differentiable in the system and the request."""
+    data = first_order(system)
+    own_plane = jnp.isfinite(request.shift)
+    sensor_z = jnp.where(own_plane, request.shift, focused_sensor(system, data, request.focus))
+    plane = jnp.where(own_plane, 0.0, sensor_z)
+    chief = chief_ray(system, request.height, by, plane)
+    landing = chief.image_height + chief.image_slope * (sensor_z - plane)
+    vergence = vergence_of(chief, request.depth - data.entrance_pupil)
+
+    def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, Spectrum, Array]:
+        coloured = eqx.tree_at(lambda s: s.index, system, index)
+        wavefront = find_wavefront(
+            coloured, chief, vergence, sensor_z, landing, wavelength,
+            data=data, form=form, amplitude=amplitude, clipping=clipping, iris=request.iris, azimuth=request.azimuth,
+        )  # fmt: skip
+        sides = {None: 0.0, "left": -1.0, "right": 1.0}
+        needed = needed_samples(wavefront.half, wavefront.blur, request.window, wavefront.wavelength)
+        return wavefront, turn(wavefront, request.azimuth, sides[side]), needed
+
+    wavefront, spectrum, needed = over_lenses(colour, index, wavelengths)
+    defocus = data.image_plane + sensor_z - image_position(data, request.depth)
+    bound = paper_bound(data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
+    return Wavefronts(data, chief, sensor_z, defocus, wavefront, spectrum, needed, bound)
 
 
 def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) -> Float[Array, ""]:
@@ -168,98 +280,118 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
     return best_focus(find_bundle(system, axis, vergence, samples=65, rounds=2, data=data).traced)
 
 
-def _propagate(
-    item: _Item,
-    asked: np.ndarray,
-    bands: Bands,
-    out: np.ndarray,
-    reports: list[dict[str, Any]],
-    part: Sequence[int],
-    size: int,
-    supersample: int,
-    kernel: Kernel,
-    forced: int | None,
-    double: bool,
-) -> None:
-    """Second stage: group by samples, propagate, fold wavelengths into bands, write results and reports."""
-    wave_count = item.wavefront.area.shape[1]
-    pixel = asked[:, 5] * 1e-3
-    window = jnp.asarray(np.pad(pixel, (0, item.needed.shape[0] - len(part)), mode="edge")) * size
-    needed = np.asarray(
-        jax.vmap(lambda w, width: jax.vmap(lambda v: needed_samples(v.half, v.blur, width, v.wavelength))(w))(
-            item.wavefront, window
-        )
-    )
-    found = np.asarray(item.wavefront.found)
-    status = [_status(item, i, needed[i], found[i], forced) for i in range(len(part))]
+# --- second stage: propagation ---------------------------------------------------------------------------------------
+
+
+def _second_stage(
+    found: Wavefronts, pixel: Float[np.ndarray, " requests"], size: int, bands: Bands, chosen: Choices
+) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]]:
+    """Group by samples, propagate, fold wavelengths into bands; a PSF (None where there is none) and its report."""
+    spectra = found.spectrum
+    # From here on the host needs numbers, not arrays of the pupil.
+    light = eqx.tree_at(lambda f: f.wavefront, found, _small(found.wavefront))
+    known = jax.device_get(eqx.tree_at(lambda f: f.spectrum, light, None))
+    samples = _samples(known, chosen)
+    status = [_status(known, i, samples[i]) for i in range(len(pixel))]
     jobs: dict[int, list[tuple[int, int]]] = {}
     for i, text in enumerate(status):
         if text == "ok":
-            for w in range(wave_count):
-                jobs.setdefault(forced or bucket(needed[i, w]), []).append((i, w))
-    pixels = np.zeros((len(part), wave_count, size, size), np.float32)
-    inside = np.zeros((len(part), wave_count))
-    used = np.zeros((len(part), wave_count), int)
-    dtype = jnp.float64 if double else jnp.float32
-    for samples, pairs in sorted(jobs.items()):
-        batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // samples**2))
+            for w, count in enumerate(samples[i]):
+                jobs.setdefault(int(count), []).append((i, w))
+    shape = samples.shape
+    pixels = np.zeros((*shape, size, size), np.float32)
+    measured = {name: np.zeros(shape) for name in ("inside", "strehl", "light")}
+    dtype = jnp.float64 if chosen.double else jnp.float32
+    for count, pairs in sorted(jobs.items()):
+        batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // count**2))
         for start in range(0, len(pairs), batch):
-            chosen = pairs[start : start + batch]
-            rows = np.array(chosen + [chosen[-1]] * (_round_batch(len(chosen), batch) - len(chosen)))
-            spectra = jax.tree.map(lambda leaf, r=rows: leaf[r[:, 0], r[:, 1]], item.spectrum)
-            seen = intensity_batch(
-                spectra,
+            part = pairs[start : start + batch]
+            rows = np.array(part + [part[-1]] * (_round_batch(len(part), batch) - len(part)))
+            seen: Intensity = intensity_batch(
+                jax.tree.map(lambda leaf, r=rows: leaf[r[:, 0], r[:, 1]], spectra),
                 jnp.asarray(pixel[rows[:, 0]]),
-                samples=samples,
+                samples=count,
                 size=size,
-                supersample=supersample,
-                kernel=kernel,
+                supersample=chosen.supersample,
+                kernel=chosen.kernel,
                 dtype=dtype,
             )
-            places = tuple(np.array(chosen).T)
-            pixels[places] = np.asarray(seen.pixels)[: len(chosen)]
-            inside[places] = np.asarray(seen.inside)[: len(chosen)]
-            used[places] = samples
-    bound = np.asarray(paper_bound(item.data.na, item.paraxial_defocus, jnp.asarray(D_LINE_NM * 1e-6)))
-    weights = [np.array(w) for w in bands.weights]
-    for i, (target, text) in enumerate(zip(part, status, strict=True)):
-        reports[target] = {"status": text}
+            places = tuple(np.array(part).T)
+            pixels[places] = np.asarray(seen.pixels)[: len(part)]
+            for name, values in measured.items():
+                values[places] = np.asarray(getattr(seen, name))[: len(part)]
+    for i, text in enumerate(status):
         if text != "ok":
-            continue
-        first, lost = 0, []
-        for b, weight in enumerate(weights):
-            span = slice(first, first + len(weight))
-            first += len(weight)
-            mixed = np.tensordot(weight, pixels[i, span], axes=1)
-            out[target, b] = mixed / mixed.sum()
-            lost.append(1.0 - float(weight @ inside[i, span]))
-        wavefront = jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), item.wavefront)
-        reports[target] |= {
-            "samples": int(used[i].max()),
-            "samples_needed": float(needed[i].max()),
-            "sampling_bound": float(bound[i]),
-            "residual_waves": float(wavefront.residual_rms.max()),
-            "residual_max_waves": float(wavefront.residual_max.max()),
-            "energy_outside": max(lost),
-            "energy_outside_bands": lost,
-            "pupil_area": float(wavefront.area.mean()),
-            "image_height_mm": float(wavefront.image_height[0]),
-            "field_deg": math.degrees(float(item.chief.angle[i])),
-            "sensor_z_mm": float(item.sensor_z[i]),
-            "blur_mm": float(np.abs(wavefront.blur).max()),
-        }
+            yield None, {"status": text}
+        else:
+            numbers = {name: values[i] for name, values in measured.items()}
+            yield _fold(known, i, pixels[i], numbers, samples[i], bands)
+
+
+def _small(wavefront: Wavefront) -> Wavefront:
+    """The wavefront without the arrays that only the propagation needs."""
+    return eqx.tree_at(lambda w: (w.phase, w.amplitude, w.rim), wavefront, (None, None, None))
+
+
+def _samples(known: Wavefronts, chosen: Choices) -> np.ndarray:
+    """Samples across the pupil for each request and wavelength."""
+    if isinstance(chosen.sampling, int):
+        return np.full(known.needed.shape, chosen.sampling)
+    if chosen.sampling == "paper":
+        bound = np.broadcast_to(2.0 * known.bound[:, None], known.needed.shape)
+        return np.vectorize(bucket, otypes=[int])(np.nan_to_num(bound, nan=0.0, posinf=1e9))
+    return np.vectorize(bucket, otypes=[int])(np.nan_to_num(known.needed, nan=0.0, posinf=1e9))
+
+
+def _status(known: Wavefronts, i: int, samples: np.ndarray) -> str:
+    if not bool(known.chief.found[i]):
+        return f"no chief ray: the farthest reaches {float(known.chief.reach[i]):.4g}"
+    if not known.wavefront.found[i].all():
+        return "no light gets through at this field"
+    if samples.max() > MOST_SAMPLES:
+        return f"needs {samples.max()} samples across the pupil, more than {MOST_SAMPLES}: the blur is too large"
+    return "ok"
+
+
+def _fold(
+    known: Wavefronts,
+    i: int,
+    pixels: Float[np.ndarray, "waves size size"],
+    measured: dict[str, np.ndarray],
+    samples: np.ndarray,
+    bands: Bands,
+) -> tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]:
+    """The bands of one request and its report."""
+    folded, lost, first = [], [], 0
+    for weights in bands.weights:
+        span = slice(first, first + len(weights))
+        first += len(weights)
+        mixed = np.tensordot(np.array(weights), pixels[span], axes=1)
+        total = float(mixed.sum())
+        if not (math.isfinite(total) and total > 0.0):
+            return None, {"status": "no light falls into the window"}
+        folded.append(mixed / total)
+        lost.append(1.0 - float(np.array(weights) @ measured["inside"][span]))
+    wavefront = known.wavefront
+    return np.stack(folded), {
+        "status": "ok",
+        "samples": int(samples.max()),
+        "samples_needed": float(known.needed[i].max()),
+        "sampling_bound": float(known.bound[i]),
+        "residual_waves": float(wavefront.residual_rms[i].max()),
+        "residual_max_waves": float(wavefront.residual_max[i].max()),
+        "energy_outside": max(lost),
+        "energy_outside_bands": lost,
+        "strehl": float(measured["strehl"].mean()),
+        "pupil_area": float(wavefront.area[i].mean()),
+        "light_mm2": float(measured["light"].mean()),
+        "image_height_mm": float(wavefront.image_height[i, 0]),
+        "field_deg": math.degrees(float(known.chief.angle[i])),
+        "sensor_z_mm": float(known.sensor_z[i]),
+        "blur_mm": float(np.abs(wavefront.blur[i]).max()),
+    }
 
 
 def _round_batch(count: int, largest: int) -> int:
     """One, a few or a full batch, so that few sizes compile."""
     return min(next(size for size in (1, 4, largest) if size >= count), largest)
-
-
-def _status(item: _Item, i: int, needed: np.ndarray, found: np.ndarray, forced: int | None) -> str:
-    if not bool(item.chief.found[i]):
-        return f"no chief ray: the farthest reaches {float(item.chief.reach[i]):.4g}"
-    if not found.all():
-        return "no light gets through at this field"
-    if forced is None and not needed.max() <= MOST_SAMPLES:
-        return f"needs {needed.max():.0f} samples across the pupil, more than {MOST_SAMPLES}: the blur is too large"
-    return "ok"

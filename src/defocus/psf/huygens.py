@@ -1,18 +1,21 @@
-"""The slow truth: a Rayleigh–Sommerfeld (Huygens) sum over traced rays, with nothing fitted.
+"""The slow truth: a Rayleigh–Sommerfeld (Huygens) sum over the reference sphere.
 
-Rays fill a grid over the pupil; each is followed to the reference sphere about the focus F through the centre of the
-exit pupil, where it stands for a patch dS that shines with the light dA it carries:
+The sphere is centred on the focus F and passes through the centre of the exit pupil. Each of its patches dS shines with
+the light dA that it carries:
 
     E(x) = Σ √(dA dS) exp(2πi (L + |x − q|) / λ) / |x − q| · √s_z
 
-√s_z turns |E|², an energy density, into the irradiance on the sensor, as in `optics.wavefront`. The cost is rays times
-points. Phases are taken relative to the window's centre, in a form without cancellation, so that float32 holds them.
+√s_z turns |E|², an energy density, into the irradiance on the sensor, as in `optics.wavefront`. The patches come from
+traced rays, with nothing fitted (`patches_from_rays`), or from a wavefront fitted in its exit-pupil form
+(`patches_from_wavefront`), as the paper's comparison has them. The cost is patches times points. Phases are taken
+relative to the window's centre, in a form without cancellation, so that float32 holds them.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -23,13 +26,25 @@ from ..optics.pupil import ChiefRay, launch
 from ..optics.rim import Rim
 from ..optics.system import System
 from ..optics.trace import Trace, trace
+from ..optics.wavefront import Wavefront
 from .propagate import window_axis
+from .pupil_function import grid_axis, pupil_mask, turn
 
-RAYS_AT_ONCE = 4096
+RAYS_AT_ONCE = 2**18  # traced together
+WAVELETS_AT_ONCE = 4096  # summed together
 
 
-@partial(jax.jit, static_argnames=("rays", "size", "supersample"))
-def huygens(
+class Patches(eqx.Module):
+    """The reference sphere in pieces, in the meridional frame; lengths in mm."""
+
+    back: Float[Array, "patches 3"]  # from the piece to the window's centre
+    waves: Float[Array, " patches"]  # optical path to the window's centre, in wavelengths, up to a constant
+    weight: Float[Array, " patches"]  # √(dA dS s_z) / distance, up to a constant
+    wavelength: Float[Array, ""]
+
+
+@partial(jax.jit, static_argnames=("rays",))
+def patches_from_rays(
     system: System,
     data: FirstOrder,
     chief: ChiefRay,
@@ -38,42 +53,31 @@ def huygens(
     sensor_z: Float[Array, ""],
     landing: Float[Array, ""],
     wavelength: Float[Array, ""],
-    pixel: Float[Array, ""],
     *,
     rays: int,
-    size: int,
-    supersample: int,
-) -> Float[Array, "size size"]:
-    """A PSF that sums to 1, for an image point on the meridian of +y (row 0 is farthest from the axis).
-
-    `rays` × `rays` of them cover the rim's rectangle; lengths in mm.
-    """
+) -> Patches:
+    """rays × rays of them over the rectangle about the rim; those that are blocked weigh nothing."""
     reach_x = jnp.max(rim.radius * jnp.sin(rim.angle)) * 1.02
     edge = rim.radius * jnp.cos(rim.angle)
     low, high = jnp.min(edge), jnp.max(edge)
     middle, reach_y = rim.centre + (low + high) / 2.0, (high - low) / 2.0 * 1.02
-    g = (jnp.arange(rays) + 0.5) / rays * 2.0 - 1.0
+    g = grid_axis(rays)
     x, y = (w.ravel() for w in jnp.meshgrid(reach_x * g, middle + reach_y * g))
-    cell = (2.0 * reach_x / rays, 2.0 * reach_y / rays)
-
-    rows = x.reshape(rays, -1), y.reshape(rays, -1)
-    coarse = trace(system, launch(chief, *_inside(rim), vergence))
-    focus = meeting_point(coarse)
+    wavelength = wavelength / system.index[-1]
+    focus = meeting_point(trace(system, launch(chief, *_inside(rim), vergence)))
     pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
     radius = jnp.linalg.norm(focus - pupil)
     centre = jnp.stack([jnp.zeros(()), landing, sensor_z])
 
-    def patch(row: tuple[Float[Array, " rays"], Float[Array, " rays"]]) -> tuple[Array, Array, Array, Array]:
-        """Points on the sphere, path to the window's centre (waves), amplitude and clipping of a row of rays."""
+    def some(offset: Float[Array, "2 rays"]) -> tuple[Array, Array, Array, Array]:
+        """Points on the sphere, path to the window's centre (waves), amplitude and clipping of some rays."""
 
         def point(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "3 rays"], tuple[Trace, Float[Array, " rays"]]]:
             traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
             away = traced.position - focus[:, None]
             along = jnp.sum(traced.direction * away, axis=0)
             t = -along - jnp.sqrt(jnp.maximum(along**2 - jnp.sum(away**2, axis=0) + radius**2, 0.0))
-            return traced.position + t * traced.direction, (traced, traced.path + t)
-
-        offset = jnp.stack(row)
+            return traced.position + t * traced.direction, (traced, traced.path / system.index[-1] + t)
 
         def differential(tangent: Float[Array, "2"]) -> tuple[Array, tuple[Array, tuple[Trace, Array]]]:
             q, moved, rest = jax.jvp(
@@ -84,24 +88,55 @@ def huygens(
         moved, (q, (traced, path)) = jax.vmap(differential, out_axes=(0, None))(jnp.eye(2))
         surface = jnp.linalg.norm(jnp.cross(moved[0], moved[1], axis=0), axis=0)  # dS / dA
         distance = jnp.linalg.norm(centre[:, None] - q, axis=0)
-        waves = (path + distance) / wavelength
-        amplitude = jnp.sqrt(surface * traced.direction[2]) / distance
+        obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5
+        amplitude = jnp.sqrt(surface * obliquity * traced.direction[2]) / distance
         clip = jnp.where(traced.alive, jnp.minimum(traced.clip, 1.0), 1.0)
-        return q, waves, jnp.where(traced.alive, amplitude, 0.0), clip
+        return q, (path + distance) / wavelength, jnp.where(traced.alive, amplitude, 0.0), clip
 
-    q, waves, amplitude, clip = jax.lax.map(patch, rows)
+    pad = -len(x) % min(RAYS_AT_ONCE, len(x))
+    parts = jnp.pad(jnp.stack([x, y]), ((0, 0), (0, pad)), mode="edge").reshape(2, -1, min(RAYS_AT_ONCE, len(x)))
+    q, waves, amplitude, clip = jax.lax.map(some, jnp.moveaxis(parts, 1, 0))
+    q = jnp.moveaxis(q, 0, 1).reshape(3, -1)[:, : len(x)]
+    waves, amplitude, clip = (v.reshape(-1)[: len(x)] for v in (waves, amplitude, clip))
+    clip = clip.reshape(rays, rays)
     slope_y, slope_x = jnp.gradient(clip)
     width = jnp.maximum(jnp.abs(slope_x) + jnp.abs(slope_y), 1e-12)
-    coverage = jnp.clip(0.5 - clip / width, 0.0, 1.0)
-    weight = amplitude * coverage * cell[0] * cell[1]
-    q = jnp.moveaxis(q, 1, -1).reshape(-1, 3)
-    waves = (waves - jnp.mean(waves)).ravel()
-    waves = (waves - jnp.round(waves)).astype(jnp.float32)
-    weight = (weight / jnp.max(weight)).ravel().astype(jnp.float32)
+    coverage = jnp.clip(0.5 - clip / width, 0.0, 1.0).ravel()
+    return Patches((centre[:, None] - q).T, waves, amplitude * coverage, wavelength)
 
+
+@partial(jax.jit, static_argnames=("samples",))
+def patches_from_wavefront(
+    wavefront: Wavefront, data: FirstOrder, sensor_z: Float[Array, ""], *, samples: int
+) -> Patches:
+    """samples × samples of them over the pupil of a wavefront in its exit-pupil form."""
+    spectrum = turn(wavefront, jnp.asarray(jnp.pi / 2.0))
+    wave, amplitude, mask = pupil_mask(spectrum, samples, jnp.dtype(jnp.float64))
+    g = grid_axis(samples)
+    s_x, s_y = jnp.meshgrid(*(spectrum.centre[i] + spectrum.half[i] * g for i in (0, 1)))
+    s_z = jnp.sqrt(jnp.maximum(1.0 - s_x**2 - s_y**2, 1e-9))
+    s = jnp.stack([s_x, s_y, s_z]).reshape(3, -1)
+    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
+    radius = jnp.linalg.norm(wavefront.focus - pupil)
+    centre = jnp.stack([jnp.zeros(()), wavefront.image_height, sensor_z])
+    q = wavefront.focus[:, None] - radius * s
+    # W is the path to the plane through the window's centre normal to s: back to the sphere, on to the centre itself.
+    to_plane = radius + jnp.sum(s * (centre - wavefront.focus)[:, None], axis=0)
+    distance = jnp.linalg.norm(centre[:, None] - q, axis=0)
+    waves = wave.ravel() + (distance - to_plane) / wavefront.wavelength
+    # dS = R² ds_x ds_y / s_z, and |A|² is per ds_x ds_y: √(dA dS s_z) = A R ds_x ds_y.
+    return Patches((centre[:, None] - q).T, waves, (amplitude * mask).ravel() / distance, wavefront.wavelength)
+
+
+@partial(jax.jit, static_argnames=("size", "supersample"))
+def huygens(patches: Patches, pixel: Float[Array, ""], *, size: int, supersample: int) -> Float[Array, "size size"]:
+    """A PSF that sums to 1, for an image point on the meridian of +y (row 0 is farthest from the axis)."""
+    waves = patches.waves - jnp.mean(patches.waves)
+    waves = (waves - jnp.round(waves)).astype(jnp.float32)
+    weight = (patches.weight / jnp.max(patches.weight)).astype(jnp.float32)
     axis = window_axis(size, pixel, supersample)
     points = jnp.stack([w.ravel() for w in jnp.meshgrid(axis, axis[::-1])]).astype(jnp.float32)
-    fine = _sum_wavelets(points, (centre[None, :] - q).astype(jnp.float32), waves, weight, wavelength)
+    fine = _sum_wavelets(points, patches.back.astype(jnp.float32), waves, weight, patches.wavelength)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     return pixels / jnp.sum(pixels)
 
@@ -116,11 +151,12 @@ def _sum_wavelets(
     """|Σ weight · exp(2πi (waves + (|x − q| − |X − q|) / λ))|² at points x − X (mm); `back` is X − q (mm)."""
     x, y = points
     inverse = (1.0 / wavelength).astype(jnp.float32)
-    pad = -len(waves) % RAYS_AT_ONCE
+    at_once = min(WAVELETS_AT_ONCE, len(waves))
+    pad = -len(waves) % at_once
 
     def chunks(values: Float[Array, "rays *more"], fill: float) -> Float[Array, "chunks rays *more"]:
         padded = jnp.pad(values, [(0, pad)] + [(0, 0)] * (values.ndim - 1), constant_values=fill)
-        return padded.reshape(-1, RAYS_AT_ONCE, *values.shape[1:])
+        return padded.reshape(-1, at_once, *values.shape[1:])
 
     def add(field: tuple[Array, Array], chunk: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
         back, waves, weight = chunk

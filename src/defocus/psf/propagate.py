@@ -22,6 +22,8 @@ class Intensity(eqx.Module):
 
     pixels: Float[Array, "*batch size size"]
     inside: Float[Array, "*batch"]  # their sum: what lands in the window
+    strehl: Float[Array, "*batch"]  # brightest sample, over what the same pupil would give without aberrations
+    light: Float[Array, "*batch"]  # ∬|A|² ds: mm² of the incoming beam that it comes from
 
 
 def window_axis(size: int, pixel: Float[Array, ""], supersample: int) -> Float[Array, " points"]:
@@ -57,7 +59,9 @@ def intensity(
     step = pixel / supersample
     fine = jnp.abs(wave) ** 2 * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
-    return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64))
+    perfect = jnp.sum(jnp.abs(pupil), dtype=jnp.float64) ** 2
+    strehl = jnp.max(jnp.abs(wave)) ** 2 / perfect
+    return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
 
 
 @partial(jax.jit, static_argnames=("samples", "size", "supersample", "kernel", "dtype"))

@@ -27,20 +27,23 @@ class Spectrum(eqx.Module):
     pupil_centre: Float[Array, "*batch 2"]  # of the rim's polar coordinates
     meridian: Float[Array, "*batch 2"]  # unit vector of the field's azimuth
     wavelength: Float[Array, "*batch"]  # mm
+    side: Float[Array, "*batch"]  # 0: the whole pupil; 1 or −1: the right or left half of the lens
+    split: Float[Array, "*batch"]  # direction cosine x that parts the halves
 
 
-def turn(wavefront: Wavefront, azimuth: Float[Array, ""]) -> Spectrum:
+def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""] | float = 0.0) -> Spectrum:
     """The wavefront for an image point at `azimuth` (radians from +x towards +y, in the photograph).
 
     This is the one place where the lens's frame becomes the photograph's. The optical image stands on its head; the
     photograph shows it upright, turned by 180°. A lens looks the same after any turn about its axis, so turning the
     image point's meridian to where the point appears in the photograph is all that is needed.
+
+    `side` 1 keeps the light of the lens's right half, −1 of its left, as the photographer behind the camera sees it:
+    the two views of a dual-pixel sensor, whose microlenses part the light about the chief ray.
     """
     meridian = jnp.stack([jnp.cos(azimuth), jnp.sin(azimuth)])
-    psi = jnp.linspace(0.0, jnp.pi, TABLE)
-    sides = jnp.concatenate([-psi[::-1], psi])
-    radius = jnp.concatenate([wavefront.rim[::-1], wavefront.rim])
-    across, along = radius * jnp.sin(sides), radius * jnp.cos(sides)
+    psi = jnp.linspace(-jnp.pi, jnp.pi, TABLE + 1)
+    across, along = wavefront.rim * jnp.sin(psi), wavefront.rim * jnp.cos(psi)
     pupil_centre = _to_photograph(wavefront.centre[0], wavefront.centre[1], meridian)
     x, y = _to_photograph(across, along, meridian) + pupil_centre[:, None]
     low, high = jnp.stack([jnp.min(x), jnp.min(y)]), jnp.stack([jnp.max(x), jnp.max(y)])
@@ -66,6 +69,8 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""]) -> Spectrum:
         pupil_centre=pupil_centre,
         meridian=meridian,
         wavelength=wavefront.wavelength,
+        side=jnp.asarray(side, float),
+        split=wavefront.chief * meridian[0],
     )
 
 
@@ -95,14 +100,21 @@ def pupil_function(
 
     A cell on the rim counts in the sum by the part that lies inside, not by its square as its amplitude would have it.
     """
-    g = grid_axis(samples).astype(dtype)
-    wave = _evaluate(spectrum.phase, g, DEGREE, dtype)
+    wave, amplitude, mask = pupil_mask(spectrum, samples, dtype)
     angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
-    amplitude = _evaluate(spectrum.amplitude, g, AMPLITUDE_DEGREE, dtype)
-    mask = _mask(spectrum, g, samples, dtype)
     field = amplitude * mask
     energy = jnp.sum(amplitude * field, dtype=jnp.float64)
     return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle)), energy
+
+
+def pupil_mask(
+    spectrum: Spectrum, samples: int, dtype: jnp.dtype = jnp.float32
+) -> tuple[Float[Array, "samples samples"], Float[Array, "samples samples"], Float[Array, "samples samples"]]:
+    """W in waves, A, and the part of each cell inside the pupil; rows along +y."""
+    g = grid_axis(samples).astype(dtype)
+    wave = _evaluate(spectrum.phase, g, DEGREE, dtype)
+    amplitude = _evaluate(spectrum.amplitude, g, AMPLITUDE_DEGREE, dtype)
+    return wave, amplitude, _mask(spectrum, g, samples, dtype)
 
 
 def _evaluate(
@@ -125,22 +137,21 @@ def _mask(
     y = (offset[1] + half[1] * g)[:, None]
     across, along = _to_meridian(x, y, meridian)
     rho = jnp.sqrt(across**2 + along**2)
-    psi = jnp.arctan2(jnp.abs(across), along)
-    place = psi * ((TABLE - 1) / jnp.pi)
-    lower = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, TABLE - 2)
+    place = (jnp.arctan2(across, along) + jnp.pi) * (TABLE / (2.0 * jnp.pi))
+    lower = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, TABLE - 1)
     table = spectrum.rim.astype(dtype)
     inner, outer = table[lower], table[lower + 1]
-    part = place - lower
-    rim = inner + (outer - inner) * part
+    rim = inner + (outer - inner) * (place - lower)
     # The rim's normal, in polar components: (1, −ρ'/ρ) over its length.
-    tilt = (outer - inner) * ((TABLE - 1) / jnp.pi) / jnp.maximum(rim, 1e-12)
+    tilt = (outer - inner) * (TABLE / (2.0 * jnp.pi)) / jnp.maximum(rim, 1e-12)
     length = jnp.sqrt(1.0 + tilt**2)
     unit = 1.0 / jnp.maximum(rho, 1e-12)
-    side = jnp.where(across < 0.0, -1.0, 1.0).astype(dtype)
     radial_x, radial_y = x * unit, y * unit
-    # Perpendicular to the radius, towards growing |ψ|.
-    turn_across, turn_along = along * unit * side, -jnp.abs(across) * unit
-    perp_x, perp_y = _to_photograph(turn_across, turn_along, meridian)
+    perp_x, perp_y = _to_photograph(along * unit, -across * unit, meridian)  # towards growing ψ
     normal_x, normal_y = (radial_x - tilt * perp_x) / length, (radial_y - tilt * perp_y) / length
     cell = (jnp.abs(normal_x) * half[0] + jnp.abs(normal_y) * half[1]) * (2.0 / samples)
-    return jnp.clip(0.5 + (rim - rho) / length / cell, 0.0, 1.0)
+    mask = jnp.clip(0.5 + (rim - rho) / length / cell, 0.0, 1.0)
+    side = spectrum.side.astype(dtype)
+    from_split = (spectrum.centre[0] - spectrum.split).astype(dtype) + half[0] * g
+    part = jnp.clip(0.5 + side * from_split * (samples / 2.0) / half[0], 0.0, 1.0)
+    return mask * jnp.where(side == 0.0, 1.0, part)
