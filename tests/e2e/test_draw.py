@@ -18,7 +18,7 @@ from defocus.draw.geometry import Element, cross_section, element_outlines, with
 from defocus.draw.profiles import refracting
 from defocus.draw.rays import ray_paths
 from defocus.errors import DefocusError, TraceError
-from defocus.glass import model_glass
+from defocus.glass import AIR, model_glass
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM, Aperture, Field, Lens, Surface
 from defocus.survey.measure import Measurement, measure_one
@@ -223,6 +223,16 @@ def test_no_light_at_all_is_an_error():
         draw_layout(tessar().with_semi_diameters({7: 1e-6, 0: 1e-6}))
 
 
+def test_what_forms_no_image_is_an_error():
+    plane = [replace(s, radius=math.inf) for s in tessar().surfaces]
+    with pytest.raises(TraceError, match="focal length is infinite"):
+        draw_spots(replace(tessar(), surfaces=tuple(plane)))
+    air = replace(tessar(), surfaces=tuple(replace(s, medium=AIR) for s in tessar().surfaces))
+    for draw in (draw_layout, draw_spots, draw_card):
+        with pytest.raises(TraceError, match="no surface refracts light"):
+            draw(air)
+
+
 def test_a_lens_without_a_field_shows_its_axis():
     lens = replace(tessar(), image_radius=None, field=Field("angle_deg", ((0.0, 0.0),)))
     figure = draw_layout(lens)
@@ -263,6 +273,11 @@ def test_unknown_suffix_and_bad_folder_say_what_to_do(tmp_path: Path):
         save(draw_layout(tessar()), tmp_path / "lens.bmp")
     with pytest.raises(DefocusError, match="suffixes"):
         check_figure_path("lens")
+    with pytest.raises(DefocusError, match="no folder"):
+        check_figure_path(tmp_path / "nowhere" / "lens.png")
+    (tmp_path / "taken.png").mkdir()
+    with pytest.raises(DefocusError, match="cannot be written"):
+        save(draw_layout(tessar()), tmp_path / "taken.png")
     with pytest.raises(DefocusError, match="cannot be written"):
         save(draw_layout(tessar()), tmp_path / "nowhere" / "lens.png")
 

@@ -1,4 +1,4 @@
-"""`defocus lens`: list, show, draw, spots, survey, convert."""
+"""`defocus lens`: list, show, draw, spots, card, survey, convert."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,30 +82,29 @@ def show(
 @lens_app.command()
 def draw(lens: LensArgument, out: OutOption) -> None:
     """Draw the layout: elements, stop, ray bundles of three fields, image plane."""
-    from ..draw import draw_layout, save
-    from ..lens import load_lens
-
-    save(draw_layout(load_lens(lens)), out)
-    typer.echo(f"wrote {out}")
+    _draw("layout", lens, out)
 
 
 @lens_app.command()
 def spots(lens: LensArgument, out: OutOption) -> None:
     """Draw spot diagrams over the field, in three colours."""
-    from ..draw import draw_spots, save
-    from ..lens import load_lens
-
-    save(draw_spots(load_lens(lens)), out)
-    typer.echo(f"wrote {out}")
+    _draw("spots", lens, out)
 
 
 @lens_app.command()
 def card(lens: LensArgument, out: OutOption) -> None:
     """Draw one page with layout, first-order data and spot diagrams."""
-    from ..draw import draw_card, save
+    _draw("card", lens, out)
+
+
+def _draw(kind: str, lens: str, out: Path) -> None:
+    """Write a figure of a lens; what can be wrong with its path is looked at before the long work."""
+    from ..draw import check_figure_path, draw_card, draw_layout, draw_spots, save
     from ..lens import load_lens
 
-    save(draw_card(load_lens(lens)), out)
+    check_figure_path(out)
+    figures: dict[str, Callable[[Lens], Any]] = {"layout": draw_layout, "spots": draw_spots, "card": draw_card}
+    save(figures[kind](load_lens(lens)), out)
     typer.echo(f"wrote {out}")
 
 
@@ -156,6 +155,10 @@ def survey(
     )
     if not out.resolve().parent.is_dir():
         raise DefocusError(f"{out}: the folder {out.resolve().parent} does not exist")
+    if out.is_dir():
+        raise DefocusError(f"{out}: is a folder; give the name of a CSV file")
+    if plots is not None and plots.exists() and not plots.is_dir():
+        raise DefocusError(f"{plots}: is a file; --plots takes a folder")
     began = time.monotonic()
     with _Progress("tracing") as progress:
         rows = survey_folder(folder, criteria=criteria, states=states, progress=progress)

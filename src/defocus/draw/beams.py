@@ -24,6 +24,7 @@ from ..optics.paraxial import FirstOrder, first_order_batch
 from ..optics.pupil import ChiefRay, chief_ray, launch
 from ..optics.system import System, pack
 from ..optics.trace import to_plane, trace
+from .profiles import refracting
 
 COUNT = 601  # rays per call; odd, so that the chief ray is one of a fan
 WIDTH = 3.0  # half width of a search, in radii of the paraxial entrance pupil
@@ -103,6 +104,8 @@ def _trace(
 
 def optics_of(lens: Lens) -> Optics:
     """Pack a lens whose clear apertures are known."""
+    if not refracting(lens):
+        raise TraceError(f"{lens.name}: no surface refracts light; this is no lens")
     batch = pack([lens])
     first = jax.tree.map(lambda leaf: leaf[0], first_order_batch(batch))
     return Optics(lens, batch[0], first, drawn_image_radius(lens, batch[0]))

@@ -82,6 +82,8 @@ def spot_diagram(
     axis has light.
     """
     optics = optics_of(with_clear_apertures(lens))
+    if not float(optics.first_order.na) > 0.0:
+        raise TraceError(f"{lens.name}: its focal length is infinite, so a distant point has no image and no spot")
     beams = lit_beams(optics, fields)
     focus = 0.0
     if at_best_focus:
@@ -132,8 +134,8 @@ def _spot(optics: Optics, asked: tuple[float, ...], beam: Beam, wavelengths_nm: 
     if not len(heights):
         tried = ", ".join(f"{wavelength:g}" for wavelength in wavelengths_nm)
         raise TraceError(
-            f"{optics.lens.name}: no ray of field {beam.field:g} passes at {tried} nm, though some do at the d line; "
-            "choose other wavelengths"
+            f"{optics.lens.name}: of the rays tried at field {beam.field:g} none passes at {tried} nm; "
+            "check its aperture and clear apertures, or choose other wavelengths"
         )
     turn = np.array([[1.0], [-1.0 if heights.mean() < 0.0 else 1.0]])
     label = field_label(asked, beam)

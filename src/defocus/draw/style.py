@@ -84,12 +84,14 @@ def look() -> Iterator[None]:
 
 
 def check_figure_path(path: str | Path) -> Path:
-    """The path, if `save` can write it: an error that names the known suffixes otherwise."""
+    """The path, if `save` can write it; an error that says what is wrong with suffix or folder otherwise."""
     path = Path(path)
     if path.suffix.lower() not in _METADATA:
         raise DefocusError(
             f"{path}: figures are written as {', '.join(FIGURE_SUFFIXES)}; give the file one of these suffixes"
         )
+    if not path.resolve().parent.is_dir():
+        raise DefocusError(f"{path}: cannot be written: there is no folder {path.parent}")
     return path
 
 
