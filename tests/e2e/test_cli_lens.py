@@ -138,6 +138,8 @@ def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.Captu
         ["lens", "draw", LENS, "--out", "picture.bmp"],
         ["lens", "spots", LENS, "--out", "no/such/folder/picture.png"],
         ["lens", "survey", ".", "--out", "."],
+        ["lens", "survey", ".", "--max-f-number", "nan"],
+        ["lens", "survey", ".", "--max-na", "-1"],
         ["lens", "survey", ".", "--plots", __file__],
         ["lens", "nothing"],
         ["lens", "survey", "/no/such/folder"],

@@ -30,7 +30,7 @@ OutOption = Annotated[Path, typer.Option("--out", help="Where to write the pictu
 
 @lens_app.command("list")
 def list_(
-    search: Annotated[str, typer.Argument(metavar="[WORD]", help="Show only lenses with this word.")] = "",
+    search: Annotated[str, typer.Argument(metavar="WORD", help="Show only lenses with this word.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the built-in lenses."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
+from ..errors import DefocusError
 from .measure import Measurement
 
 Category = Literal["interchangeable", "phone", ""]
@@ -14,7 +15,7 @@ Category = Literal["interchangeable", "phone", ""]
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """Limits of the filter; the defaults are the paper's. Lengths in mm."""
+    """Limits of the filter; the defaults are the paper's. Lengths in mm; inf takes an upper limit away."""
 
     max_f_number: float = 8.0
     interchangeable_min_image_radius_mm: float = 10.0
@@ -25,6 +26,12 @@ class Criteria:
     max_na: float = 0.6  # exclusive
     max_phase_range_waves: float = 10.0  # exclusive; 20π, for the axis and the edge
     max_axial_rms: float = 0.01  # RMS spot on the axis over the image radius
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if not value >= 0.0:  # nothing is larger or smaller than nan: every lens would pass
+                raise DefocusError(f"{limit.name} = {value}; expected a number, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
