@@ -153,7 +153,7 @@ def draw_wavefronts(
     step, rows = PANEL + GAP, 2
     width = 0.75 + step * len(maps)
     row_height = PANEL + FOOT + 0.5
-    height = TITLE + HEAD + rows * row_height + 0.3
+    height = TITLE + HEAD + rows * row_height
     half = _half(maps)
     with style.look():
         figure = Figure(figsize=(max(width, 5.6), height))
