@@ -252,7 +252,8 @@ def test_the_command_writes_figure_and_stack(tmp_path: Path, capsys: pytest.Capt
     ("arguments", "hint"),
     [
         (["--plot", "x.gif"], ".svg"),
-        (["--plot", "nowhere/x.png"], "does not exist"),
+        (["--plot", "nowhere/x.png"], "no folder nowhere"),
+        (["--out", "nowhere/x.npz"], "no folder nowhere"),
         (["--out", "x.txt"], ".npz"),
         ([], "give --plot"),
         (["--plot", "x.png", "--fields", "0,half"], "--fields"),

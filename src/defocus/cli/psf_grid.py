@@ -49,11 +49,12 @@ def psf_grid(
     if plot is None and out is None:
         raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
     if plot is not None:
-        _check_folder(check_figure_path(plot))
+        check_figure_path(plot)
     if out is not None:
         if out.suffix != ".npz":
             raise DefocusError(f"{out}: expected a name that ends in .npz")
-        _check_folder(out)
+        if not out.resolve().parent.is_dir():
+            raise DefocusError(f"{out}: cannot be written: there is no folder {out.parent}")
     camera = Camera(load_lens(lens), focus_m=focus_m, pixel_um=pixel_um, f_number=f_number)
     grid = compute_psf_grid(camera, fields=heights, depths_m=depths, size=size, bands=bands)
     if out is not None:
@@ -86,9 +87,3 @@ def numbers(option: str, text: str, expected: str) -> tuple[float, ...]:
     if any(math.isnan(value) for value in values):
         raise DefocusError(f"{option} {text!r}: expected numbers between commas ({expected})")
     return values
-
-
-def _check_folder(path: Path) -> None:
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise DefocusError(f"{path}: the folder {folder} does not exist")
