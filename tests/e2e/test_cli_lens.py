@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -125,6 +126,21 @@ def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.Captu
     strict = read_rows(out)
     assert strict[1]["status"] == "rejected"
     assert re.search(r"f_number 3\.\d+ > 2", strict[1]["reasons"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text on this system")
+def test_a_file_name_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "lenses"
+    folder.mkdir()
+    run(["lens", "convert", LENS, str(tmp_path / "lens.json")])
+    data = json.loads((tmp_path / "lens.json").read_text(encoding="utf-8"))
+    del data["name"]
+    path = folder / os.fsdecode(b"a\xffb.json")
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert load_lens(path).name == "a b"
+    assert run(["lens", "survey", str(folder), "--out", str(tmp_path / "survey.csv")]) == 0
+    assert [row["status"] for row in read_rows(tmp_path / "survey.csv")] == ["kept"]
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,8 @@ def survey_folder(
 
 def write_csv(rows: Iterable[SurveyRow], path: str | Path) -> None:
     """Write the survey as CSV; what could not be measured is left empty, reasons are joined by '; '."""
-    with Path(path).open("w", newline="", encoding="utf-8") as file:
+    # A file's name need not be text: bytes that are none are written as \udcNN.
+    with Path(path).open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for row in rows:

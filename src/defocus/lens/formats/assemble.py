@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ...errors import LensError, LensFileError, UnknownGlassError
 from ...glass import AIR, Medium, constant_index, find_glass, model_glass, parse_glass_code, tabulated_glass
 from ..prescription import D_LINE_NM, Aperture, Lens, State, Surface
+from .text import clean
 
 FallbackGlass = Medium | Callable[[str], Medium]
 
@@ -113,7 +114,7 @@ def make_lens(file: str | Path, numbers: Sequence[int], notes: Notes, *, name: s
 
     `numbers` holds the file's number of each surface of the lens.
     """
-    name = name or Path(file).stem
+    name = name or clean(Path(file).stem)
     try:
         return Lens(name=name, notes=tuple(notes.lines), source=str(file), **parts)
     except LensError as error:
