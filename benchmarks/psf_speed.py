@@ -74,47 +74,44 @@ def main(out: Path) -> None:
     chosen = [lenses[i % len(lenses)] for i in range(BATCH)]
     radius = np.array([lens.image_radius for lens in chosen])
     rng = np.random.default_rng(7)
-    asked = np.stack(
-        [
-            radius * rng.uniform(0.0, 0.7, BATCH),
-            rng.uniform(-np.pi, np.pi, BATCH),
-            np.full(BATCH, 3000.0),
-            np.full(BATCH, 2500.0),
-            np.full(BATCH, np.nan),
-            2e3 * radius / np.hypot(1680.0, 1120.0),
-        ],
-        axis=1,
-    )
-    compute.WAVEFRONTS_AT_ONCE = BATCH
+    pixel_um = 2e3 * radius / np.hypot(1680.0, 1120.0)
     shape = bucket_of(chosen[0])
-    wavefronts = partial(
-        compute._wavefronts, waves=[D_LINE_NM], lens_bucket=shape, by="image_height", form="plane-wave", energy=True
-    )
-    start = time.perf_counter()
-    item = jax.block_until_ready(wavefronts(chosen, asked))
-    compiled = time.perf_counter() - start
-    sizes = compute._stage_one._cache_size()
-    system = compute.pack(chosen, D_LINE_NM, shape)
-    index = jnp.asarray(np.stack([[compute.padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in chosen]))
     waves = jnp.asarray([D_LINE_NM * 1e-6])
-    on_device = jnp.asarray(asked)
-    seconds = median_seconds(
-        lambda: compute._stage_one(system, index, waves, on_device, by="image_height", form="plane-wave", energy=True)
+    requests = compute.Requests(
+        height=jnp.asarray(radius * rng.uniform(0.0, 0.7, BATCH)),
+        azimuth=jnp.asarray(rng.uniform(-np.pi, np.pi, BATCH)),
+        depth=jnp.full(BATCH, 3000.0),
+        focus=jnp.full(BATCH, 2500.0),
+        shift=jnp.full(BATCH, jnp.nan),
+        window=jnp.asarray(pixel_um * 64e-3),
+        pixel=jnp.asarray(pixel_um * 1e-3),
+        iris=None,
     )
-    shuffled = chosen[::-1]
-    jax.block_until_ready(wavefronts(shuffled, asked))
+    options = {"by": "image_height", "form": "sphere", "amplitude": "energy", "clipping": "rim", "side": None}
+
+    def packed(lenses: list[Lens]) -> tuple[compute.System, jax.Array]:
+        index = np.stack([[compute.padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in lenses])
+        return compute.pack(lenses, D_LINE_NM, shape), jnp.asarray(index)
+
+    given = packed(chosen)
+    start = time.perf_counter()
+    item = jax.block_until_ready(compute._find_wavefronts(*given, waves, requests, **options))
+    compiled = time.perf_counter() - start
+    sizes = compute._find_wavefronts._cache_size()
+    seconds = median_seconds(lambda: compute._find_wavefronts(*given, waves, requests, **options))
+    jax.block_until_ready(compute._find_wavefronts(*packed(chosen[::-1]), waves, requests, **options))
     rows.append(
         {
             "what": f"wavefronts (focus, chief ray, rim, trace, fits), batch {BATCH}, {len(lenses)} lenses",
             "ms_per_psf": seconds / BATCH * 1e3,
             "compile_s": compiled,
-            "recompilations_for_other_lenses": compute._stage_one._cache_size() - sizes,
+            "recompilations_for_other_lenses": compute._find_wavefronts._cache_size() - sizes,
             "found": int(np.asarray(item.wavefront.found).sum()),
             "worst_residual_waves": float(np.asarray(item.wavefront.residual_rms).max()),
         }
     )
     spectra = jax.tree.map(lambda leaf: leaf[:, 0], item.spectrum)
-    pixel = jnp.asarray(asked[:, 5] * 1e-3)
+    pixel = jnp.asarray(pixel_um * 1e-3)
     for samples, size in ((736, 64), (1536, 128)):
         rows += propagation(spectra, pixel, samples, size)
     result = {
@@ -125,9 +122,9 @@ def main(out: Path) -> None:
         "rows": rows,
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "psf_speed.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / "psf_speed.md").write_text(markdown(result))
-    print((out / "psf_speed.md").read_text())
+    (out / f"psf_speed_{jax.default_backend()}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / f"psf_speed_{jax.default_backend()}.md").write_text(markdown(result))
+    print((out / f"psf_speed_{jax.default_backend()}.md").read_text())
 
 
 def propagation(spectra: object, pixel: jax.Array, samples: int, size: int) -> list[dict[str, object]]:

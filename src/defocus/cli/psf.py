@@ -52,7 +52,7 @@ def psf(
     camera = Camera(
         load_lens(lens), focus_m=focus_m, pixel_um=pixel_um, f_number=f_number, sensor_shift_mm=sensor_shift_mm
     )
-    options: dict[str, Any] = {"supersample": supersample, "form": "plane-wave" if method == "debye" else method}
+    options: dict[str, Any] = {"supersample": supersample, "form": "sphere" if method == "debye" else method}
     if field_deg is not None:
         options |= {"height": [math.radians(abs(field_deg))], "by": "angle"}
     elif image_height_mm is not None:

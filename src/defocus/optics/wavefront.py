@@ -1,21 +1,28 @@
-"""The wavefront that a lens sends to the sensor, as a plane-wave spectrum.
+"""The wavefront that a lens sends to the sensor, as a spectrum of waves that meet there.
 
-Each ray that leaves the lens at p with unit direction s and optical path L is a plane wave. About a point X on the
-sensor, the centre of the window that will be looked at, its phase is
+Let X be a point of the sensor, the centre of the window that will be looked at, and let a sphere about X pass through
+the centre of the exit pupil, R away. A ray reaches it at q with the optical path L. From there a wavelet goes to a
+point x near X by |x − q| = R + s·(x − X) + …, with s = (X − q) / R; what is left out hardly changes over the pupil.
 
-    W(s) = L + s·(X − p)        and        E(x) = ∬ A(s) exp(2πi [W(s) + s_x (x − X_x) + s_y (y − X_y)] / λ) ds_x ds_y
+    W(s) = L + R        and        E(x) = ∬ A(s) exp(2πi [W(s) + s_x (x − X_x) + s_y (y − X_y)] / λ) ds_x ds_y
 
-with s_x, s_y the direction cosines in the sensor's frame. Aberrations and defocus are both in W: they are one smooth
-function, and on a blur of any size it is only as large as the blur is wide. Rays fill the traced rim of the pupil, so
-that W is fitted where light passes and nowhere else.
+with s_x, s_y in the sensor's frame. Aberrations and defocus are both in W: they are one smooth function, and on a blur
+of any size it is only as large as the blur is wide. Rays fill the traced rim of the pupil, so that W is fitted where
+light passes and nowhere else.
+
+Debye's integral takes the ray's own direction for s and W = L + s·(X − p) for a ray through p: R is infinite
+(`form="plane-wave"`). The rim then shines from infinity, which moves the fringes of a blur in the ratio of defocus to
+R; and where rays cross behind the lens, two of them may share one direction, and W is no function of s any more. On
+the sphere rays stay apart.
 
 Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle. For |E|² to
 be the irradiance, |A|² = dA / ds_x ds_y without a further 1/s_z: with that the sum over the sensor would exceed what
 entered, and a large blur would differ from the density of its rays. The derivative is exact, by ray differentials.
 
-For comparison there are the paper's choices: the optical path on the exit-pupil sphere about the focus F with the
-radial direction there instead of the ray's own (`form="exit-pupil"`), a constant amplitude, and a rim from one
-polynomial for all clipping; and the amplitude of programs that give each ray of a grid in the stop the same weight.
+For comparison there are the paper's choices: the sphere through the exit pupil about the focus F instead of X, with
+its radial direction, and from F to the sensor by plane waves (`form="exit-pupil"`), a constant amplitude, and a rim
+from one polynomial for all clipping; and the amplitude of programs that give each ray of a grid in the stop the same
+weight.
 """
 
 from __future__ import annotations
@@ -43,8 +50,9 @@ SPOKES = 65  # of the rim's directions, one in two
 TABLE = 1024  # steps of the rim's radius over a turn
 CLIP_DEGREE = 5  # of the paper's polynomial for all clipping
 RIDGE = 1e-13
+FARTHEST_PUPIL = 1e5  # mm; a sphere of this radius is flat enough, and rounding errors are still far below a wave
 
-Form = Literal["plane-wave", "exit-pupil"]
+Form = Literal["sphere", "plane-wave", "exit-pupil"]
 Amplitude = Literal["energy", "stop", "constant"]
 Clipping = Literal["rim", "fit"]
 
@@ -64,6 +72,7 @@ class Wavefront(eqx.Module):
     focus: Float[Array, "*batch 3"]  # mm, in the image plane's frame; where the rays come nearest to meeting
     image_height: Float[Array, "*batch"]  # mm; y of the window's centre X
     blur: Float[Array, "*batch 2 2"]  # mm; lowest and highest intercept of the rays about X, in x and y
+    core: Float[Array, "*batch"]  # mm; radius that holds half of the rays
     area: Float[Array, "*batch"]  # of the pupil in direction cosines: the illumination that it gives
     residual_rms: Float[Array, "*batch"]  # waves
     residual_max: Float[Array, "*batch"]  # waves
@@ -80,7 +89,7 @@ def find_wavefront(
     wavelength: Float[Array, ""],
     *,
     data: FirstOrder | None = None,
-    form: Form = "plane-wave",
+    form: Form = "sphere",
     amplitude: Amplitude = "energy",
     clipping: Clipping = "rim",
     iris: Iris | None = None,
@@ -101,12 +110,14 @@ def find_wavefront(
         system = eqx.tree_at(lambda s: s.semi_diameter, system, system.semi_diameter.at[system.stop].set(iris.outer))
     rim = find_rim(system, chief, vergence, data=data)
     x, y = _ray_points(rim)
-
     offset = jnp.stack([x, y])
+    origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
+    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
 
     def send(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "4 rays"], Trace]:
         traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
-        return jnp.concatenate([traced.direction[:2], traced.stop_position]), traced
+        s = _on_sphere(traced, origin, pupil)[0] if form == "sphere" else traced.direction
+        return jnp.concatenate([s[:2], traced.stop_position]), traced
 
     def differential(tangent: Float[Array, "2"]) -> tuple[Float[Array, "4 rays"], Trace]:
         along = jnp.broadcast_to(tangent[:, None], offset.shape)
@@ -114,21 +125,15 @@ def find_wavefront(
         return moved, traced
 
     moved, traced = jax.vmap(differential, out_axes=(0, None))(jnp.eye(2))
-    stretch = jnp.maximum(jnp.abs(moved[0, 0] * moved[1, 1] - moved[0, 1] * moved[1, 0]), 1e-30)  # ds_x ds_y / dA
-    if amplitude == "energy":
-        obliquity = (1.0 + (x**2 + y**2) * vergence**2) ** -1.5  # of a near source, per area of the launch plane
-        strength = jnp.sqrt(obliquity / stretch)
-    elif amplitude == "stop":
-        strength = jnp.abs(moved[0, 2] * moved[1, 3] - moved[0, 3] * moved[1, 2]) / stretch
-    else:
-        strength = jnp.ones_like(x)
-
     image_index = system.index[-1]
     wavelength = wavelength / image_index
     traced = eqx.tree_at(lambda t: t.path, traced, traced.path / image_index)
-    origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
     focus = jnp.where(rim.found, meeting_point(_whole(traced)), origin)
-    s, w = _spectrum(traced, origin, focus, data, form)
+
+    def spectrum(traced: Trace) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
+        return _spectrum(traced, origin, focus, pupil, form)
+
+    s, w = spectrum(traced)
     edge = s[:2, -len(rim.angle) :]
     low, high = jnp.min(edge[1]), jnp.max(edge[1])
     centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
@@ -138,19 +143,18 @@ def find_wavefront(
     u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
     weight = _weights(rim)
     phase, residual = _fit(u, v, (w - jnp.mean(w)) / wavelength, weight, DEGREE)
-    scale, _ = _fit(u, v, strength, weight, AMPLITUDE_DEGREE)
+    scale, _ = _fit(u, v, _strength(amplitude, offset, moved, vergence), weight, AMPLITUDE_DEGREE)
     if clipping == "fit":
-        table = _fitted_rim(system, chief, vergence, data, centre, half)
+        bundle = find_bundle(system, chief, vergence, samples=65, data=data).traced
+        table = _fitted_rim(bundle, spectrum(bundle)[0], centre, half)
     elif iris is None:
         table = _rim_table(jnp.concatenate([edge, edge * jnp.array([[-1.0], [1.0]])], axis=1), centre)
     else:
         blades = find_rim(system, chief, vergence, data=data, iris=iris, azimuth=azimuth)
         bx, by = blades.radius * jnp.sin(blades.angle), blades.centre + blades.radius * jnp.cos(blades.angle)
-        shaped = eqx.tree_at(lambda t: t.path, send(jnp.stack([bx, by]))[1], jnp.zeros_like(bx))
-        table = _rim_table(_spectrum(shaped, origin, focus, data, form)[0][:2], centre)
+        table = _rim_table(spectrum(send(jnp.stack([bx, by]))[1])[0][:2], centre)
     hits = to_plane(traced, sensor_z) - origin[:2, None]
-    reach = jnp.max(jnp.abs(hits[0]))
-    blur = jnp.stack([jnp.stack([-reach, reach]), jnp.stack([jnp.min(hits[1]), jnp.max(hits[1])])])
+    blur, core = _extent(hits, weight)
     slope = chief.image_slope
     return Wavefront(
         phase=phase,
@@ -162,6 +166,7 @@ def find_wavefront(
         focus=focus,
         image_height=landing,
         blur=blur,
+        core=core,
         area=jnp.trapezoid(table**2 / 2.0, _turn()),
         residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
         residual_max=jnp.max(jnp.abs(residual)),
@@ -195,6 +200,37 @@ def _weights(rim: Rim) -> Float[Array, " rays"]:
     return jnp.concatenate([inner, ring[-1] * rim.radius**2 * spokes(len(rim.angle))])
 
 
+def _strength(
+    amplitude: Amplitude,
+    offset: Float[Array, "2 rays"],
+    moved: Float[Array, "2 4 rays"],
+    vergence: Float[Array, ""],
+) -> Float[Array, " rays"]:
+    """A(s) at the rays; `moved` is the derivative of s_x, s_y and the place in the stop by the launch plane's x, y."""
+
+    def area(i: int) -> Float[Array, " rays"]:
+        return jnp.abs(moved[0, i] * moved[1, i + 1] - moved[0, i + 1] * moved[1, i])
+
+    stretch = jnp.maximum(area(0), 1e-30)  # ds_x ds_y / dA
+    if amplitude == "energy":
+        obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5  # of a near source, per launched area
+        return jnp.sqrt(obliquity / stretch)
+    return area(2) / stretch if amplitude == "stop" else jnp.ones_like(stretch)
+
+
+def _extent(
+    hits: Float[Array, "2 rays"], weight: Float[Array, " rays"]
+) -> tuple[Float[Array, "2 2"], Float[Array, ""]]:
+    """How far the rays of the whole pupil reach on the sensor, and the radius about their mean that holds half."""
+    reach = jnp.max(jnp.abs(hits[0]))
+    low, high = jnp.min(hits[1]), jnp.max(hits[1])
+    share = weight / jnp.sum(weight)
+    distance = jnp.hypot(hits[0], hits[1] - jnp.sum(share * hits[1]))
+    order = jnp.argsort(distance)
+    core = distance[order][jnp.argmax(jnp.cumsum(share[order]) >= 0.5)]
+    return jnp.stack([jnp.stack([-reach, reach]), jnp.stack([low, high])]), core
+
+
 def _whole(traced: Trace) -> Trace:
     """The rays of half the pupil together with their mirror images about the meridian."""
     mirror = jnp.array([-1.0, 1.0, 1.0])[:, None]
@@ -215,20 +251,34 @@ def _whole(traced: Trace) -> Trace:
 
 
 def _spectrum(
-    traced: Trace, origin: Float[Array, "3"], focus: Float[Array, "3"], data: FirstOrder, form: Form
+    traced: Trace, origin: Float[Array, "3"], focus: Float[Array, "3"], pupil: Float[Array, "3"], form: Form
 ) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
-    """Directions of the plane waves and their optical path W (mm) about `origin`."""
-    s, p, path = traced.direction, traced.position, traced.path
-    if form == "plane-wave":
-        return s, path + jnp.sum(s * (origin[:, None] - p), axis=0)
-    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
-    radius = jnp.linalg.norm(focus - pupil)
-    offset = p - focus[:, None]
-    along = jnp.sum(s * offset, axis=0)
-    t = -along - jnp.sqrt(jnp.maximum(along**2 - jnp.sum(offset**2, axis=0) + radius**2, 0.0))
-    on_sphere = p + t * s
-    radial = (focus[:, None] - on_sphere) / radius
-    return radial, path + t + radius + jnp.sum(radial * (origin - focus)[:, None], axis=0)
+    """The waves' directions s and their optical path W (mm) about `origin`, the window's centre."""
+    if form == "sphere":
+        return _on_sphere(traced, origin, pupil)
+    if form == "exit-pupil":
+        s, w = _on_sphere(traced, focus, pupil)
+        return s, w + jnp.sum(s * (origin - focus)[:, None], axis=0)
+    s = traced.direction
+    return s, traced.path + jnp.sum(s * (origin[:, None] - traced.position), axis=0)
+
+
+def _on_sphere(
+    traced: Trace, centre: Float[Array, "3"], pupil: Float[Array, "3"]
+) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
+    """On the sphere about `centre` through `pupil`: radial direction towards the centre, optical path L + R (mm).
+
+    A pupil behind the sensor, or at infinity, is as good: then R is negative, or merely large.
+    """
+    away = pupil - centre
+    side = jnp.where(away[2] > 0.0, -1.0, 1.0)
+    radius = jnp.minimum(jnp.linalg.norm(away), FARTHEST_PUPIL)
+    offset = traced.position - centre[:, None]
+    along = jnp.sum(traced.direction * offset, axis=0)
+    square = along**2 - jnp.sum(offset**2, axis=0) + radius**2
+    t = -along - side * jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
+    q = offset + t * traced.direction
+    return -side * q / radius, traced.path + t + side * radius
 
 
 def _fit(
@@ -266,19 +316,13 @@ def _rim_table(edge: Float[Array, "2 points"], centre: Float[Array, "2"]) -> Flo
 
 
 def _fitted_rim(
-    system: System,
-    chief: ChiefRay,
-    vergence: Float[Array, ""],
-    data: FirstOrder,
-    centre: Float[Array, "2"],
-    half: Float[Array, "2"],
+    traced: Trace, s: Float[Array, "3 rays"], centre: Float[Array, "2"], half: Float[Array, "2"]
 ) -> Float[Array, " table"]:
     """The paper's rim: where one polynomial, fitted to the largest clipping of all surfaces, changes its sign.
 
     That maximum has creases where one surface takes over from another, so the polynomial misses the true rim.
     """
-    traced = find_bundle(system, chief, vergence, samples=65, data=data).traced
-    u, v = (traced.direction[:2] - centre[:, None]) / half[:, None]
+    u, v = (s[:2] - centre[:, None]) / half[:, None]
     near = (traced.alive & (traced.clip < 1.0)).astype(float)
     clip, _ = _fit(u, v, jnp.where(near > 0.0, traced.clip, 0.0), near, CLIP_DEGREE)
     psi, r = _turn(), jnp.linspace(0.0, 1.3, 131)[:, None]

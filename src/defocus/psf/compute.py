@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.batch import over_lenses
@@ -27,9 +27,9 @@ from ..optics.pupil import ChiefRay, FieldBy, chief_ray, find_bundle
 from ..optics.rim import Iris
 from ..optics.system import System, group_by_bucket, pack, padded_indices
 from ..optics.wavefront import Amplitude, Clipping, Form, Wavefront, find_wavefront
-from .propagate import SUPERSAMPLE, Intensity, Kernel, intensity_batch
+from .propagate import Intensity, Kernel, intensity_batch
 from .pupil_function import Spectrum, turn
-from .sampling import MOST_SAMPLES, bucket, needed_samples, paper_bound
+from .sampling import MOST_SAMPLES, bucket, needed_samples, needed_supersampling, paper_bound, supersampling_bucket
 from .spectrum import Bands, parse_bands
 
 REQUESTS_AT_ONCE = 1024  # of one propagation stage: their wavefronts wait together, so that its batches are full
@@ -58,16 +58,17 @@ class Choices:
     """What is computed, the same for every request of a call; the defaults are the best that we know.
 
     `form`, `amplitude` and `clipping` are those of `optics.wavefront`; `sampling` the number of samples across the
-    pupil: from the traced rays, the paper's 2 N_inf, or a number. `side` keeps the light of half the lens.
+    pupil: from the traced rays, the paper's 2 N_inf, or a number; `supersample` the points per pixel and axis, by
+    default 5, and as many more as a sharp PSF on large pixels takes. `side` keeps the light of half the lens.
     """
 
     by: FieldBy = "image_height"
-    form: Form = "plane-wave"
+    form: Form = "sphere"
     amplitude: Amplitude = "energy"
     clipping: Clipping = "rim"
     side: Side | None = None
     sampling: Literal["rays", "paper"] | int = "rays"
-    supersample: int = SUPERSAMPLE
+    supersample: int | None = None
     kernel: Kernel = "matrix"
     double: bool = False
 
@@ -82,7 +83,9 @@ class Wavefronts(eqx.Module):
     wavefront: Wavefront
     spectrum: Spectrum
     needed: Float[Array, "*batch waves"]  # samples, from the rays
+    finest: Float[Array, "*batch waves"]  # points per pixel and axis
     bound: Float[Array, "*batch"]  # the paper's N_inf
+    in_front: Bool[Array, "*batch"]  # whether the object stands in front of the lens
 
 
 class Requests(eqx.Module):
@@ -94,6 +97,7 @@ class Requests(eqx.Module):
     focus: Float[Array, "*batch"]
     shift: Float[Array, "*batch"]  # nan: the sensor is focused
     window: Float[Array, "*batch"]  # width
+    pixel: Float[Array, "*batch"]
     iris: Iris | None
 
     def take(self, rows: Sequence[int]) -> Requests:
@@ -124,20 +128,18 @@ def psf_batch(
     fields of `Choices`. `progress` is told how many more are done.
     """
     chosen, parsed = Choices(**choices), parse_bands(bands)
-    requests = _requests(
-        height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, np.asarray(pixel_um) * size * 1e-3, iris
-    )
+    pitch = np.asarray(pixel_um, float) * 1e-3
+    requests = _requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, pitch * size, pitch, iris)
     out = np.zeros((len(lenses), len(parsed.names), size, size), np.float32)
     reports: list[dict[str, Any]] = [{} for _ in lenses]
     for rows, found in _first_stage(lenses, requests, parsed, chosen):
-        pixel = np.asarray(pixel_um, float)[rows] * 1e-3
-        for row, (psf, report) in zip(rows, _second_stage(found, pixel, size, parsed, chosen), strict=True):
+        for row, (psf, report) in zip(rows, _second_stage(found, pitch[rows], size, parsed, chosen), strict=True):
             reports[row] = report
             if psf is not None:
                 out[row] = psf
         if progress:
             progress(len(rows))
-    return PsfBatch(out, parsed, np.asarray(pixel_um, float), tuple(reports))
+    return PsfBatch(out, parsed, pitch * 1e3, tuple(reports))
 
 
 def wavefront_batch(
@@ -153,7 +155,8 @@ def wavefront_batch(
     **choices: Any,
 ) -> Wavefronts:
     """The wavefronts alone, in the order of the requests; arguments as for `psf_batch`."""
-    requests = _requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, np.zeros(len(lenses)), iris)
+    nothing = np.zeros(len(lenses))
+    requests = _requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, nothing, nothing, iris)
     parts = list(_first_stage(lenses, requests, parse_bands(bands), Choices(**choices)))
     order = np.argsort([row for rows, _ in parts for row in rows])
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *(found for _, found in parts))
@@ -166,12 +169,13 @@ def _requests(
     focus: Sequence[float],
     shift: Sequence[float] | None,
     window: Float[np.ndarray, " requests"],
+    pixel: Float[np.ndarray, " requests"],
     iris: Sequence[Iris] | None,
 ) -> Requests:
     shift = [math.nan] * len(height) if shift is None else shift
     blades = None if iris is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *iris)
-    rows = [jnp.asarray(np.asarray(v, float)) for v in (height, azimuth, depth, focus, shift, window)]
-    return Requests(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], blades)
+    rows = [jnp.asarray(np.asarray(v, float)) for v in (height, azimuth, depth, focus, shift, window, pixel)]
+    return Requests(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], blades)
 
 
 # --- first stage: wavefronts -----------------------------------------------------------------------------------------
@@ -240,7 +244,7 @@ def request_wavefronts(
     request: Requests,
     *,
     by: FieldBy = "image_height",
-    form: Form = "plane-wave",
+    form: Form = "sphere",
     amplitude: Amplitude = "energy",
     clipping: Clipping = "rim",
     side: Side | None = None,
@@ -254,7 +258,7 @@ def request_wavefronts(
     landing = chief.image_height + chief.image_slope * (sensor_z - plane)
     vergence = vergence_of(chief, request.depth - data.entrance_pupil)
 
-    def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, Spectrum, Array]:
+    def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, Spectrum, Array, Array]:
         coloured = eqx.tree_at(lambda s: s.index, system, index)
         wavefront = find_wavefront(
             coloured, chief, vergence, sensor_z, landing, wavelength,
@@ -262,12 +266,14 @@ def request_wavefronts(
         )  # fmt: skip
         sides = {None: 0.0, "left": -1.0, "right": 1.0}
         needed = needed_samples(wavefront.half, wavefront.blur, request.window, wavefront.wavelength)
-        return wavefront, turn(wavefront, request.azimuth, sides[side]), needed
+        finest = needed_supersampling(wavefront.half, wavefront.core, request.pixel, wavefront.wavelength)
+        return wavefront, turn(wavefront, request.azimuth, sides[side]), needed, finest
 
-    wavefront, spectrum, needed = over_lenses(colour, index, wavelengths)
+    wavefront, spectrum, needed, finest = over_lenses(colour, index, wavelengths)
     defocus = data.image_plane + sensor_z - image_position(data, request.depth)
+    in_front = request.depth > data.entrance_pupil
     bound = paper_bound(data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
-    return Wavefronts(data, chief, sensor_z, defocus, wavefront, spectrum, needed, bound)
+    return Wavefronts(data, chief, sensor_z, defocus, wavefront, spectrum, needed, finest, bound, in_front)
 
 
 def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) -> Float[Array, ""]:
@@ -291,19 +297,19 @@ def _second_stage(
     # From here on the host needs numbers, not arrays of the pupil.
     light = eqx.tree_at(lambda f: f.wavefront, found, _small(found.wavefront))
     known = jax.device_get(eqx.tree_at(lambda f: f.spectrum, light, None))
-    samples = _samples(known, chosen)
+    samples, finest = _samples(known, chosen), _finest(known, chosen)
     status = [_status(known, i, samples[i]) for i in range(len(pixel))]
-    jobs: dict[int, list[tuple[int, int]]] = {}
+    jobs: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for i, text in enumerate(status):
         if text == "ok":
             for w, count in enumerate(samples[i]):
-                jobs.setdefault(int(count), []).append((i, w))
+                jobs.setdefault((int(count), int(finest[i, w])), []).append((i, w))
     shape = samples.shape
     pixels = np.zeros((*shape, size, size), np.float32)
     measured = {name: np.zeros(shape) for name in ("inside", "strehl", "light")}
     dtype = jnp.float64 if chosen.double else jnp.float32
-    for count, pairs in sorted(jobs.items()):
-        batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // count**2))
+    for (count, supersample), pairs in sorted(jobs.items()):
+        batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
         for start in range(0, len(pairs), batch):
             part = pairs[start : start + batch]
             rows = np.array(part + [part[-1]] * (_round_batch(len(part), batch) - len(part)))
@@ -312,7 +318,7 @@ def _second_stage(
                 jnp.asarray(pixel[rows[:, 0]]),
                 samples=count,
                 size=size,
-                supersample=chosen.supersample,
+                supersample=supersample,
                 kernel=chosen.kernel,
                 dtype=dtype,
             )
@@ -325,7 +331,7 @@ def _second_stage(
             yield None, {"status": text}
         else:
             numbers = {name: values[i] for name, values in measured.items()}
-            yield _fold(known, i, pixels[i], numbers, samples[i], bands)
+            yield _fold(known, i, pixels[i], numbers, samples[i], finest[i], bands)
 
 
 def _small(wavefront: Wavefront) -> Wavefront:
@@ -343,7 +349,16 @@ def _samples(known: Wavefronts, chosen: Choices) -> np.ndarray:
     return np.vectorize(bucket, otypes=[int])(np.nan_to_num(known.needed, nan=0.0, posinf=1e9))
 
 
+def _finest(known: Wavefronts, chosen: Choices) -> np.ndarray:
+    """Points per pixel and axis for each request and wavelength."""
+    if chosen.supersample is not None:
+        return np.full(known.finest.shape, chosen.supersample)
+    return np.vectorize(supersampling_bucket, otypes=[int])(np.nan_to_num(known.finest, nan=0.0, posinf=1e9))
+
+
 def _status(known: Wavefronts, i: int, samples: np.ndarray) -> str:
+    if not known.in_front[i]:
+        return "the object stands inside the lens"
     if not bool(known.chief.found[i]):
         return f"no chief ray: the farthest reaches {float(known.chief.reach[i]):.4g}"
     if not known.wavefront.found[i].all():
@@ -359,6 +374,7 @@ def _fold(
     pixels: Float[np.ndarray, "waves size size"],
     measured: dict[str, np.ndarray],
     samples: np.ndarray,
+    finest: np.ndarray,
     bands: Bands,
 ) -> tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]:
     """The bands of one request and its report."""
@@ -377,6 +393,7 @@ def _fold(
         "status": "ok",
         "samples": int(samples.max()),
         "samples_needed": float(known.needed[i].max()),
+        "supersample": int(finest.max()),
         "sampling_bound": float(known.bound[i]),
         "residual_waves": float(wavefront.residual_rms[i].max()),
         "residual_max_waves": float(wavefront.residual_max[i].max()),

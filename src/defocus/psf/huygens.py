@@ -135,7 +135,7 @@ def huygens(patches: Patches, pixel: Float[Array, ""], *, size: int, supersample
     waves = (waves - jnp.round(waves)).astype(jnp.float32)
     weight = (patches.weight / jnp.max(patches.weight)).astype(jnp.float32)
     axis = window_axis(size, pixel, supersample)
-    points = jnp.stack([w.ravel() for w in jnp.meshgrid(axis, axis[::-1])]).astype(jnp.float32)
+    points = jnp.stack([w.ravel() for w in jnp.meshgrid(axis, -axis)]).astype(jnp.float32)
     fine = _sum_wavelets(points, patches.back.astype(jnp.float32), waves, weight, patches.wavelength)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     return pixels / jnp.sum(pixels)

@@ -50,7 +50,7 @@ def intensity(
     g = grid_axis(samples)
     sx, sy = (spectrum.centre[i] + spectrum.half[i] * g for i in (0, 1))
     x = window_axis(size, pixel, supersample)
-    y = x[::-1]  # row 0 on top, y up
+    y = -x  # row 0 on top, y up; the point in row and column size // 2
     transform = matrix_dft if kernel == "matrix" else chirp_z
     wave = transform(pupil, sx, sy, x, y, spectrum.wavelength)
     cell = 4.0 * spectrum.half[0] * spectrum.half[1] / samples**2
