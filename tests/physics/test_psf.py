@@ -126,6 +126,7 @@ def test_a_tilt_moves_the_image(axis: int) -> None:
         pupil_centre=jnp.zeros(2),
         meridian=jnp.array([0.0, 1.0]),
         wavelength=jnp.array(WAVELENGTH),
+        bend=jnp.zeros(2),
         side=jnp.zeros(()),
         split=jnp.zeros(()),
     )

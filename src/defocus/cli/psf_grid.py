@@ -11,6 +11,7 @@ import typer
 
 from ..errors import DefocusError
 from .lens import LensArgument
+from .outputs import check_outputs
 
 
 def psf_grid(
@@ -36,7 +37,7 @@ def psf_grid(
     """Draw PSFs of a lens over field (columns) and depth (rows)."""
     import numpy as np
 
-    from ..draw import check_figure_path, save
+    from ..draw import save
     from ..draw.psf_grid import compute_psf_grid, draw_psf_grid
     from ..draw.psf_picture import check_scale
     from ..lens import load_lens
@@ -48,13 +49,7 @@ def psf_grid(
     depths = None if depths_m is None else numbers("--depths-m", depths_m, "metres, or inf")
     if plot is None and out is None:
         raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
-    if plot is not None:
-        check_figure_path(plot)
-    if out is not None:
-        if out.suffix != ".npz":
-            raise DefocusError(f"{out}: expected a name that ends in .npz")
-        if not out.resolve().parent.is_dir():
-            raise DefocusError(f"{out}: cannot be written: there is no folder {out.parent}")
+    check_outputs(out, plot)
     camera = Camera(load_lens(lens), focus_m=focus_m, pixel_um=pixel_um, f_number=f_number)
     grid = compute_psf_grid(camera, fields=heights, depths_m=depths, size=size, bands=bands)
     if out is not None:

@@ -169,7 +169,12 @@ def circle_of_confusion(
     The paper's R (d_sensor − d_image) / d_image, with the ratio R / d_image written as the marginal ray's slope, which
     stays finite when the exit pupil lies at infinity.
     """
-    return _image_slope(lens, depth) * (image_position(lens, focus) - image_position(lens, depth))
+    return blur_radius(lens, depth, image_position(lens, focus))
+
+
+def blur_radius(lens: FirstOrder, depth: Float[Array, "*#d"], sensor: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
+    """Signed radius (mm) of the blur of a point at `depth` on a sensor `sensor` mm behind the last surface."""
+    return _image_slope(lens, depth) * (sensor - image_position(lens, depth))
 
 
 def _image_slope(lens: FirstOrder, depth: Float[Array, "*#d"]) -> Float[Array, "*#d"]:

@@ -2,13 +2,14 @@
 
 Let X be a point of the sensor, the centre of the window that will be looked at, and let a sphere about X pass through
 the centre of the exit pupil, R away. A ray reaches it at q with the optical path L. From there a wavelet goes to a
-point x near X by |x − q| = R + s·(x − X) + …, with s = (X − q) / R; what is left out hardly changes over the pupil.
+point x near X by |x − q| = R + s·(x − X) + …, with s = (X − q) / R.
 
     W(s) = L + R        and        E(x) = ∬ A(s) exp(2πi [W(s) + s_x (x − X_x) + s_y (y − X_y)] / λ) ds_x ds_y
 
 with s_x, s_y in the sensor's frame. Aberrations and defocus are both in W: they are one smooth function, and on a blur
 of any size it is only as large as the blur is wide. Rays fill the traced rim of the pupil, so that W is fitted where
-light passes and nowhere else.
+light passes and nowhere else. Of what the dots leave out, (|x − X|² − (s·(x − X))²) / 2R, most is the same for all s,
+and what is linear in s moves x a little: `psf.propagate` allows for it.
 
 Debye's integral takes the ray's own direction for s and W = L + s·(X − p) for a ray through p: R is infinite
 (`form="plane-wave"`). The rim then shines from infinity, which moves the fringes of a blur in the ratio of defocus to
@@ -50,6 +51,7 @@ SPOKES = 65  # of the rim's directions, one in two
 TABLE = 1024  # steps of the rim's radius over a turn
 CLIP_DEGREE = 5  # of the paper's polynomial for all clipping
 RIDGE = 1e-13
+STRONGEST = 3.0  # amplitude over the pupil's median
 FARTHEST_PUPIL = 1e5  # mm; a sphere of this radius is flat enough, and rounding errors are still far below a wave
 
 Form = Literal["sphere", "plane-wave", "exit-pupil"]
@@ -77,6 +79,7 @@ class Wavefront(eqx.Module):
     residual_rms: Float[Array, "*batch"]  # waves
     residual_max: Float[Array, "*batch"]  # waves
     wavelength: Float[Array, "*batch"]  # mm, in the medium of the image
+    bend: Float[Array, "*batch"]  # 1/mm; 1 / R of the sphere, 0 for plane waves
     found: Bool[Array, "*batch"]  # a chief ray and light
 
 
@@ -171,6 +174,7 @@ def find_wavefront(
         residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
         residual_max=jnp.max(jnp.abs(residual)),
         wavelength=wavelength,
+        bend=1.0 / _radius(origin, pupil) if form == "sphere" else jnp.zeros(()),
         found=rim.found & chief.found & jnp.all(traced.alive),
     )
 
@@ -214,8 +218,11 @@ def _strength(
     stretch = jnp.maximum(area(0), 1e-30)  # ds_x ds_y / dA
     if amplitude == "energy":
         obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5  # of a near source, per launched area
-        return jnp.sqrt(obliquity / stretch)
-    return area(2) / stretch if amplitude == "stop" else jnp.ones_like(stretch)
+        strength = jnp.sqrt(obliquity / stretch)
+    else:
+        strength = area(2) / stretch if amplitude == "stop" else jnp.ones_like(stretch)
+    # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
+    return jnp.minimum(strength, STRONGEST * jnp.median(strength))
 
 
 def _extent(
@@ -270,15 +277,20 @@ def _on_sphere(
 
     A pupil behind the sensor, or at infinity, is as good: then R is negative, or merely large.
     """
-    away = pupil - centre
-    side = jnp.where(away[2] > 0.0, -1.0, 1.0)
-    radius = jnp.minimum(jnp.linalg.norm(away), FARTHEST_PUPIL)
+    signed = _radius(centre, pupil)
+    side, radius = jnp.sign(signed), jnp.abs(signed)
     offset = traced.position - centre[:, None]
     along = jnp.sum(traced.direction * offset, axis=0)
     square = along**2 - jnp.sum(offset**2, axis=0) + radius**2
     t = -along - side * jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
     q = offset + t * traced.direction
     return -side * q / radius, traced.path + t + side * radius
+
+
+def _radius(centre: Float[Array, "3"], pupil: Float[Array, "3"]) -> Float[Array, ""]:
+    """R of the sphere about `centre` through `pupil`, mm; negative where the pupil lies behind."""
+    away = centre - pupil
+    return jnp.where(away[2] < 0.0, -1.0, 1.0) * jnp.minimum(jnp.linalg.norm(away), FARTHEST_PUPIL)
 
 
 def _fit(

@@ -28,7 +28,7 @@ from ..optics.system import System
 from ..optics.trace import Trace, trace
 from ..optics.wavefront import Wavefront
 from .propagate import window_axis
-from .pupil_function import grid_axis, pupil_mask, turn
+from .pupil_function import grid_axis, pupil_mask, to_meridian, turn
 
 RAYS_AT_ONCE = 2**18  # traced together
 WAVELETS_AT_ONCE = 4096  # summed together
@@ -89,7 +89,7 @@ def patches_from_rays(
         surface = jnp.linalg.norm(jnp.cross(moved[0], moved[1], axis=0), axis=0)  # dS / dA
         distance = jnp.linalg.norm(centre[:, None] - q, axis=0)
         obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5
-        amplitude = jnp.sqrt(surface * obliquity * traced.direction[2]) / distance
+        amplitude = jnp.sqrt(surface * obliquity * jnp.maximum(traced.direction[2], 0.0)) / distance
         clip = jnp.where(traced.alive, jnp.minimum(traced.clip, 1.0), 1.0)
         return q, (path + distance) / wavelength, jnp.where(traced.alive, amplitude, 0.0), clip
 
@@ -129,13 +129,22 @@ def patches_from_wavefront(
 
 
 @partial(jax.jit, static_argnames=("size", "supersample"))
-def huygens(patches: Patches, pixel: Float[Array, ""], *, size: int, supersample: int) -> Float[Array, "size size"]:
-    """A PSF that sums to 1, for an image point on the meridian of +y (row 0 is farthest from the axis)."""
+def huygens(
+    patches: Patches,
+    pixel: Float[Array, ""],
+    azimuth: Float[Array, ""] | float = jnp.pi / 2.0,
+    *,
+    size: int,
+    supersample: int,
+) -> Float[Array, "size size"]:
+    """A PSF that sums to 1, for an image point that appears at `azimuth` (radians from +x towards +y)."""
     waves = patches.waves - jnp.mean(patches.waves)
     waves = (waves - jnp.round(waves)).astype(jnp.float32)
     weight = (patches.weight / jnp.max(patches.weight)).astype(jnp.float32)
     axis = window_axis(size, pixel, supersample)
-    points = jnp.stack([w.ravel() for w in jnp.meshgrid(axis, -axis)]).astype(jnp.float32)
+    x, y = (w.ravel() for w in jnp.meshgrid(axis, -axis))
+    meridian = jnp.stack([jnp.cos(azimuth), jnp.sin(azimuth)])
+    points = jnp.stack(to_meridian(x, y, meridian)).astype(jnp.float32)
     fine = _sum_wavelets(points, patches.back.astype(jnp.float32), waves, weight, patches.wavelength)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     return pixels / jnp.sum(pixels)

@@ -57,11 +57,30 @@ def intensity(
     # Parseval: over a full period Σ|E|² dx dy · cell² = λ² Σ|P|² · cell.
     total = spectrum.wavelength**2 * energy
     step = pixel / supersample
-    fine = jnp.abs(wave) ** 2 * (cell * step**2 / total).astype(dtype)
+    fine = _unbend(jnp.abs(wave) ** 2, x, y, spectrum.bend) * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     perfect = jnp.sum(jnp.abs(pupil), dtype=jnp.float64) ** 2
     strehl = jnp.max(jnp.abs(wave)) ** 2 / perfect
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
+
+
+def _unbend(
+    fine: Float[Array, "points points"], x: Float[Array, " points"], y: Float[Array, " points"], bend: Float[Array, "2"]
+) -> Float[Array, "points points"]:
+    """Where light comes in at a slant, the sphere from which it comes is not as far from all points of the window.
+
+    With d the distance from the window's centre, s̄ the mean direction and R the radius of the sphere, the second order
+    of |x − q| has the term −(s̄·d)(s·d) / R: a point sees the sum that belongs to d (1 − s̄·d / R). The area changes by
+    the determinant of that map, which keeps the energy.
+    """
+    dtype = fine.dtype
+    step = (x[1] - x[0]).astype(dtype)
+    slant = bend.astype(dtype)[0] * x.astype(dtype)[None, :] + bend.astype(dtype)[1] * y.astype(dtype)[:, None]
+    place = jnp.arange(len(x), dtype=dtype)
+    column = place[None, :] - slant * x.astype(dtype)[None, :] / step
+    row = place[:, None] + slant * y.astype(dtype)[:, None] / step
+    moved = jax.scipy.ndimage.map_coordinates(fine, [row, column], order=1, mode="nearest")
+    return moved * (1.0 - slant) * (1.0 - 2.0 * slant)
 
 
 @partial(jax.jit, static_argnames=("samples", "size", "supersample", "kernel", "dtype"))

@@ -27,6 +27,7 @@ class Spectrum(eqx.Module):
     pupil_centre: Float[Array, "*batch 2"]  # of the rim's polar coordinates
     meridian: Float[Array, "*batch 2"]  # unit vector of the field's azimuth
     wavelength: Float[Array, "*batch"]  # mm
+    bend: Float[Array, "*batch 2"]  # 1/mm; mean direction over R
     side: Float[Array, "*batch"]  # 0: the whole pupil; 1 or −1: the right or left half of the lens
     split: Float[Array, "*batch"]  # direction cosine x that parts the halves
 
@@ -52,7 +53,7 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
     def change(coefficients: Float[Array, " modes"], degree: int) -> Float[Array, "orders orders"]:
         u, v = chebyshev_nodes(degree)
         sx, sy = centre[0] + half[0] * u, centre[1] + half[1] * v
-        across, along = _to_meridian(sx, sy, meridian)
+        across, along = to_meridian(sx, sy, meridian)
         b = basis(
             (across - wavefront.centre[0]) / wavefront.half[0],
             (along - wavefront.centre[1]) / wavefront.half[1],
@@ -69,6 +70,7 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
         pupil_centre=pupil_centre,
         meridian=meridian,
         wavelength=wavefront.wavelength,
+        bend=pupil_centre * wavefront.bend,
         side=jnp.asarray(side, float),
         split=wavefront.chief * meridian[0],
     )
@@ -81,7 +83,7 @@ def _to_photograph(
     return jnp.stack([along * meridian[0] + across * meridian[1], along * meridian[1] - across * meridian[0]])
 
 
-def _to_meridian(
+def to_meridian(
     x: Float[Array, "*n"], y: Float[Array, "*n"], meridian: Float[Array, "2"]
 ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
     """Components across and along the meridian."""
@@ -135,7 +137,7 @@ def _mask(
     meridian = spectrum.meridian.astype(dtype)
     x = (offset[0] + half[0] * g)[None, :]
     y = (offset[1] + half[1] * g)[:, None]
-    across, along = _to_meridian(x, y, meridian)
+    across, along = to_meridian(x, y, meridian)
     rho = jnp.sqrt(across**2 + along**2)
     place = (jnp.arctan2(across, along) + jnp.pi) * (TABLE / (2.0 * jnp.pi))
     lower = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, TABLE - 1)

@@ -8,7 +8,7 @@ the pupil's span 2h = N Δs,
 
 The rim wants more: a cell that it cuts stands for its covered part, but shines from its centre. That costs about
 0.7 N₀ / N² in relative L1, where N₀ is the number above: less light crosses the rim of a larger blur. Hence at least
-N = 25 √N₀, which keeps the error near 1e-3.
+N = 36 √N₀, which keeps the error below 1e-3.
 
 The paper's bound comes from the defocus alone: N_inf = 4 NA² / √(1 − NA²) · |z| / λ, and it takes 2 N_inf.
 """
@@ -24,7 +24,7 @@ SUPERSAMPLE_BUCKETS = (5, 9, 15, 25, 45)  # odd: a point in the middle of each p
 FINEST = 1.5  # points per finest fringe
 FAINT = 80.0
 MARGIN = 0.15  # of the distance, for the fringes outside the geometric blur
-RIM = 25.0  # times the square root of the number that replicas ask for
+RIM = 36.0  # times the square root of the number that replicas ask for
 FEWEST = 128
 MOST_SAMPLES = 8192  # a pupil function of 0.5 GiB
 

@@ -1,5 +1,5 @@
 """Photographs through a lens: the camera that a user holds."""
 
-from .camera import Camera, Psf
+from .camera import METHODS, Blades, Camera, Psf
 
-__all__ = ["Camera", "Psf"]
+__all__ = ["METHODS", "Blades", "Camera", "Psf"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,14 +19,39 @@ from ..errors import DefocusError, TraceError
 from ..lens.prescription import Aperture, Lens
 from ..optics.apertures import solve_clear_apertures
 from ..optics.field import image_radius_of
-from ..optics.paraxial import circle_of_confusion, first_order
+from ..optics.paraxial import blur_radius, circle_of_confusion, first_order, image_position
 from ..optics.pupil import FieldBy
+from ..optics.rim import Iris
 from ..optics.system import pack_one
+from ..psf.baselines import disk, fraunhofer, gaussian
 from ..psf.compute import PsfBatch, psf_batch
-from ..psf.spectrum import Bands
+from ..psf.exact import huygens_psf
+from ..psf.spectrum import Bands, parse_bands
 
 MOST_OUTSIDE = 0.2  # a PSF that loses more of its light than this does not fit its window
 PIXELS = (1680, 1120)  # the paper's photographs
+
+Method = Literal["debye", "exit-pupil", "huygens", "fraunhofer", "gaussian", "disk"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True, slots=True)
+class Blades:
+    """The iris that closes when a lens is stopped down: a polygon of the same area as the round stop would have.
+
+    `roundness` bends its sides, from straight (0) to a circle (1); `rotation_deg` is where a corner shows in the blur
+    of points nearer than the focus, from the right counter-clockwise. Farther points show it turned by 180°.
+    """
+
+    count: int
+    roundness: float = 0.0
+    rotation_deg: float = 90.0
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.count <= 64:
+            raise DefocusError(f"{self.count} blades; expected 3 to 64")
+        if not 0.0 <= self.roundness <= 1.0:
+            raise DefocusError(f"roundness {self.roundness}; expected 0 (straight sides) to 1 (a circle)")
 
 
 @dataclass(frozen=True)
@@ -43,7 +68,8 @@ class Camera:
     """A lens with a sensor behind it, focused at a distance.
 
     `pixel_um` is the pixel pitch, or `pixels` = (width, height) that fill the lens's image circle. `f_number` stops the
-    lens down; `state` selects a zoom or focus state. Without a `sensor_shift_mm` the sensor stands where the axial beam
+    lens down, with `blades` to a polygon; `state` selects a zoom or focus state. Without a `sensor_shift_mm` the
+    sensor stands where the axial beam
     of an object at `focus_m` is sharpest; with one, that far behind the prescription's own image plane.
     """
 
@@ -57,19 +83,27 @@ class Camera:
         f_number: float | None = None,
         state: str | int | None = None,
         sensor_shift_mm: float | None = None,
+        blades: Blades | int | None = None,
     ) -> None:
         lens = lens if state is None else lens.in_state(state)
         if all(s.semi_diameter is None for s in lens.surfaces):
             lens = solve_clear_apertures(lens)
         system = pack_one(lens)
         data = first_order(system)
+        self.iris: Iris | None = None
         if f_number is not None:
             widest = float(data.f_number)
+            full = float(data.stop_radius)
             if f_number < widest * 0.999:
                 raise DefocusError(f"{lens.name}: f/{f_number:g} is wider than its full aperture, f/{widest:.3g}")
-            lens = replace(lens, aperture=Aperture("stop_radius", float(data.stop_radius) * widest / f_number))
+            lens = replace(lens, aperture=Aperture("stop_radius", full * widest / f_number))
             system = pack_one(lens)
             data = first_order(system)
+            if blades is not None and f_number > widest * 1.001:  # wide open, the blades are out of the way
+                b = Blades(blades) if isinstance(blades, int) else blades
+                self.iris = Iris.make(
+                    full * widest / f_number, full, b.count, b.roundness, math.radians(b.rotation_deg)
+                )
         if not focus_m > 0.0:
             raise DefocusError(f"focus distance {focus_m} m; expected a positive number or inf")
         if pixel_um is not None and pixels is not None:
@@ -84,7 +118,11 @@ class Camera:
 
     def circle_of_confusion_px(self, depth_m: float) -> float:
         """Signed paraxial blur radius in pixels, positive beyond the focus."""
-        radius = circle_of_confusion(self.first_order, jnp.asarray(depth_m * 1e3), jnp.asarray(self.focus_m * 1e3))
+        depth = jnp.asarray(depth_m * 1e3)
+        if self.sensor_shift_mm is None:
+            radius = circle_of_confusion(self.first_order, depth, jnp.asarray(self.focus_m * 1e3))
+        else:
+            radius = blur_radius(self.first_order, depth, self.first_order.image_plane + self.sensor_shift_mm)
         return float(radius) / (self.pixel_um * 1e-3)
 
     def psf(
@@ -93,12 +131,22 @@ class Camera:
         field: tuple[float, float] = (0.0, 0.0),
         size: int = 64,
         bands: str | tuple[float, ...] | Bands = "rgb",
+        *,
+        method: Method = "debye",
         **options: Any,
     ) -> Psf:
         """The PSF of a point at `depth_m` that appears at `field`; size × size pixels, the point in pixel size // 2.
 
-        Raises `TraceError` where no light arrives or the blur does not fit the window. `options` go to `psf_batch`.
+        Raises `TraceError` where no light arrives or the blur does not fit the window. `method` is the fast and exact
+        "debye", or for comparison the paper's "exit-pupil" form of it, the slow "huygens" sum over rays, the paraxial
+        "fraunhofer", and the "gaussian" and "disk" of the circle of confusion. `options` go to `psf_batch`.
         """
+        if method not in METHODS:
+            raise DefocusError(f"method {method!r}; known are {', '.join(METHODS)}")
+        if method == "exit-pupil":
+            options |= {"form": "exit-pupil"}
+        elif method != "debye":
+            return self._other(method, depth_m, field, size, parse_bands(bands), options)
         batch = self.psfs([depth_m], [field], size, bands, **options)
         report = batch.reports[0]
         if report["status"] != "ok":
@@ -121,8 +169,8 @@ class Camera:
     ) -> PsfBatch:
         """PSFs of many points at once; nothing is raised, each report has its `status`."""
         radius = self.image_radius_mm
-        axis = options.pop("relative_illumination", True)
-        points = [*zip(depth_m, field, strict=True), *([(depth_m[0], (0.0, 0.0))] if axis else [])]
+        axis = sorted(set(depth_m)) if options.pop("relative_illumination", True) else []
+        points = [*zip(depth_m, field, strict=True), *((depth, (0.0, 0.0)) for depth in axis)]
         for depth, (x, y) in points:
             if not depth > 0.0:
                 raise DefocusError(f"depth {depth} m; expected a positive number or inf")
@@ -134,7 +182,9 @@ class Camera:
         by: FieldBy = options.get("by", "image_height")
         batch = psf_batch(
             [self.lens] * count,
-            height_mm=[math.hypot(*f) * radius for _, f in points] if heights is None else [*heights, *([0.0] * axis)],
+            height_mm=[math.hypot(*f) * radius for _, f in points]
+            if heights is None
+            else [*heights, *[0.0] * len(axis)],
             azimuth=[math.atan2(f[1], f[0]) if f != (0.0, 0.0) else math.pi / 2.0 for _, f in points],
             depth_mm=[d * 1e3 for d, _ in points],
             focus_mm=[self.focus_m * 1e3] * count,
@@ -142,12 +192,59 @@ class Camera:
             size=size,
             bands=bands,
             sensor_shift_mm=[shift] * count,
+            iris=None if self.iris is None else [self.iris] * count,
             **(options | {"by": by}),
         )
         if not axis:
             return batch
-        on_axis = batch.reports[-1]
-        for report in batch.reports[:-1]:
-            if report["status"] == "ok" and on_axis["status"] == "ok":
-                report["relative_illumination"] = report["pupil_area"] / on_axis["pupil_area"]
-        return PsfBatch(batch.psf[:-1], batch.bands, batch.pixel_um[:-1], batch.reports[:-1])
+        end = len(depth_m)
+        centre = dict(zip(axis, batch.reports[end:], strict=True))
+        for depth, report in zip(depth_m, batch.reports[:end], strict=True):
+            if report["status"] == "ok" and centre[depth]["status"] == "ok":
+                report["relative_illumination"] = report["pupil_area"] / centre[depth]["pupil_area"]
+        return PsfBatch(batch.psf[:end], batch.bands, batch.pixel_um[:end], batch.reports[:end])
+
+    def _other(
+        self,
+        method: Method,
+        depth_m: float,
+        field: tuple[float, float],
+        size: int,
+        bands: Bands,
+        options: dict[str, Any],
+    ) -> Psf:
+        """The methods that are there for comparison."""
+        if self.iris is not None:
+            raise DefocusError(f"method {method!r} knows no iris blades")
+        height = options.pop("height", [math.hypot(*field) * self.image_radius_mm])[0]
+        if method == "huygens":
+            array, report = huygens_psf(
+                self.lens,
+                height_mm=height,
+                azimuth=math.atan2(field[1], field[0]) if field != (0.0, 0.0) else math.pi / 2.0,
+                depth_mm=depth_m * 1e3,
+                focus_mm=self.focus_m * 1e3,
+                pixel_um=self.pixel_um,
+                size=size,
+                bands=bands,
+                sensor_shift_mm=math.nan if self.sensor_shift_mm is None else self.sensor_shift_mm,
+                by=options.pop("by", "image_height"),
+                supersample=options.pop("supersample", None) or 5,
+            )
+            return Psf(array, bands, self.pixel_um, report)
+        radius = self.circle_of_confusion_px(depth_m)
+        report = {"status": "ok", "circle_of_confusion_px": radius}
+        if method == "fraunhofer":
+            data = self.first_order
+            depth = jnp.asarray(depth_m * 1e3)
+            sensor = (
+                image_position(data, jnp.asarray(self.focus_m * 1e3))
+                if self.sensor_shift_mm is None
+                else data.image_plane + self.sensor_shift_mm
+            )
+            defocus = float(sensor - image_position(data, depth))
+            made = [fraunhofer(float(data.na), defocus, w, self.pixel_um, size) for w in bands.mean_nm]
+            report["defocus_mm"] = defocus
+        else:
+            made = [(gaussian if method == "gaussian" else disk)(radius, size)] * len(bands.names)
+        return Psf(np.stack(made).astype(np.float32), bands, self.pixel_um, report)

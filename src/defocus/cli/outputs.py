@@ -1,0 +1,20 @@
+"""Files that a command will write: what can be wrong with their names is said before the long work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import DefocusError
+
+
+def check_outputs(out: Path | None, plot: Path | None) -> None:
+    """Refuse an `out` that is no .npz in an existing folder, and a `plot` that no figure can be written to."""
+    if plot is not None:
+        from ..draw import check_figure_path
+
+        check_figure_path(plot)
+    if out is not None:
+        if out.suffix != ".npz":
+            raise DefocusError(f"{out}: expected a name that ends in .npz")
+        if not out.resolve().parent.is_dir():
+            raise DefocusError(f"{out}: cannot be written: there is no folder {out.parent}")

@@ -1,0 +1,66 @@
+"""What others take for a PSF: a Gaussian, a disc, and the paraxial Fraunhofer pattern. For comparison.
+
+All know the lens only by its paraxial circle of confusion or its numerical aperture: no aberrations, no vignetting, no
+chief ray. Each is pixel integrated and sums to 1; the point sits in pixel size // 2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import erf
+
+from .propagate import SUPERSAMPLE
+
+FFT_SAMPLES = 2048  # most that the Fraunhofer pattern is computed with
+
+
+def gaussian(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
+    """A Gaussian whose σ is half the radius of the circle of confusion (pixels)."""
+    sigma = max(abs(radius_px) / 2.0, 1e-6)
+    edges = (np.arange(size + 1) - 0.5 - size // 2) / (np.sqrt(2.0) * sigma)
+    share = np.diff(erf(edges)) / 2.0
+    psf = np.outer(share, share)
+    return psf / psf.sum()
+
+
+def disk(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
+    """A uniform disc with the radius of the circle of confusion (pixels), each pixel by its covered area."""
+    radius = abs(radius_px)
+    edges = np.arange(size + 1) - 0.5 - size // 2
+    # Along x exactly, from the chords; along y by the midpoints of fine rows.
+    rows = 64
+    y = edges[0] + (np.arange(size * rows) + 0.5) / rows
+    chord = np.sqrt(np.maximum(radius**2 - y**2, 0.0))[:, None]
+    reach = np.clip(edges[None, :], -chord, chord)
+    psf = np.diff(reach, axis=1).reshape(size, rows, size).mean(axis=1)
+    if psf.sum() <= 0.0:  # a disc far smaller than a row
+        psf[size // 2, size // 2] = 1.0
+    return psf / psf.sum()
+
+
+def fraunhofer(
+    na: float, defocus_mm: float, wavelength_nm: float, pixel_um: float, size: int, supersample: int = SUPERSAMPLE
+) -> Float[np.ndarray, "size size"]:
+    """The pattern of a round pupil with a parabolic defocus, by one FFT.
+
+    The FFT fixes the step on the sensor to λ / (2 NA · padding): it is chosen as an integer part of a pixel, with at
+    least `supersample` points in each.
+    """
+    wavelength, pixel = wavelength_nm * 1e-6, pixel_um * 1e-3
+    points = max(supersample, int(np.ceil(2.0 * pixel * 2.0 * na / wavelength)))
+    points += 1 - points % 2  # odd: a sample in the middle of each pixel
+    step = pixel / points
+    window = size * pixel + 2.0 * abs(defocus_mm) * na
+    count = int(min(2 ** np.ceil(np.log2(window / step + 1.0)), FFT_SAMPLES * 4))
+    s = np.fft.fftfreq(count) * wavelength / step  # direction cosines of the FFT's frequencies
+    s2 = s[:, None] ** 2 + s[None, :] ** 2
+    pupil = np.where(s2 <= na**2, np.exp(-1j * np.pi * s2 * defocus_mm / wavelength), 0.0)
+    intensity = np.fft.fftshift(np.abs(np.fft.fft2(pupil)) ** 2)
+    # Point p of the FFT lies at (p − count/2) steps; pixel k covers `points` of them about (k − size // 2) pixels.
+    first = count // 2 - (size // 2) * points - points // 2
+    fine = np.zeros((size * points, size * points))
+    low, high = max(first, 0), min(first + size * points, count)
+    fine[low - first : high - first, low - first : high - first] = intensity[low:high, low:high]
+    psf = fine.reshape(size, points, size, points).sum(axis=(1, 3))
+    return psf / psf.sum()
