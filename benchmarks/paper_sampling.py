@@ -1,0 +1,435 @@
+"""How many samples does a defocused PSF take? Section 5.3 of the paper: its bound, and the Rayleigh–Sommerfeld sum.
+
+    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 2] [--keep FILE.npz]
+
+JP 2017-003807 Example 4 (Nikon AF-S 24 mm f/1.8G ED), a point on the axis at 0.8 m, the sensor focused at infinity,
+64 × 64 pixels, d line. The paper gives N_inf = 366, takes 2 N_inf = 732 samples for its own transform, and sums over
+N × N points of the exit pupil sphere, N = 64, 96 … 256, for comparison.
+
+What is measured
+1. N_inf, and our PSF at 2 N_inf and at the number of samples that the rays ask for.
+2. The Rayleigh–Sommerfeld sum over the wavefront fitted on the exit pupil sphere: its relative L1 to our PSF, its time,
+   and the largest phase step between neighbouring samples over all the window, from the very phases that are summed.
+3. From which N on that sum is right, along the window's middle row where replicas arrive first, for two pixel pitches.
+
+The paper does not say how large its pixels are. 6 µm (24 megapixels on full frame) make the smallest common window of
+64 pixels that holds this blur; the second pitch is that of 1680 × 1120 pixels on full frame, as in DPDD's photographs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from defocus.draw import style
+from defocus.draw.psf_picture import bare, paint_scale_bar, tile_side, to_srgb
+from defocus.lens.formats import read_lens
+from defocus.lens.prescription import Lens
+from defocus.psf.compute import Wavefronts, psf_batch, wavefront_batch
+from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
+from defocus.psf.propagate import intensity_batch, window_axis
+
+PAPER_BOUND = 366
+SIZE = 64
+SHOWN = 11  # of the sums, in the figure
+POINT = {"height_mm": [0.0], "azimuth": [math.pi / 2.0], "depth_mm": [800.0], "focus_mm": [math.inf]}
+SAMPLES = (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 512, 768)  # the paper stops at 256
+FULL_FRAME = (1680, 1120)
+ROW_SUPERSAMPLE = 5
+VALID = 0.03  # relative L1
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def seconds(call: Callable[[], object], repeat: int) -> float:
+    """Median time of a call, after a first one that compiles."""
+    jax.block_until_ready(call())
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def l1(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.abs(a - b).sum() / b.sum())
+
+
+# --- our PSF ----------------------------------------------------------------------------------------------------------
+
+
+def ours(lens: Lens, pixel_um: float, supersample: int) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Numbers, the PSF at the paper's 2 N_inf samples, and the one at as many as the rays ask for."""
+    request = POINT | {"pixel_um": [pixel_um], "size": SIZE, "bands": "d", "supersample": supersample}
+    found = psf_batch([lens], sampling="rays", **request)
+    report = found.reports[0]
+    spectrum = wavefront_batch([lens], **POINT).spectrum
+    one = jax.tree.map(lambda leaf: leaf[:, 0], spectrum)
+    rows, kept = [], {}
+    for name, sampling in (("2 N_inf", round(2.0 * report["sampling_bound"])), ("paper", "paper"), ("rays", "rays")):
+        psf = psf_batch([lens], sampling=sampling, **request)
+        kept[name] = psf.psf[0, 0]
+        count = int(psf.reports[0]["samples"])
+        doubled = psf_batch([lens], sampling=2 * count, **request).psf[0, 0]
+        row = {"sampling": name, "samples": count, "relative_l1_to_twice_as_many": l1(kept[name], doubled)}
+        for kernel in ("matrix", "chirp-z"):
+            row[f"propagation_{kernel}_s"] = seconds(
+                lambda k=kernel, n=count: intensity_batch(
+                    one, jnp.array([pixel_um * 1e-3]), samples=n, size=SIZE, supersample=supersample, kernel=k
+                ),
+                7,
+            )
+        row["with_trace_and_fit_s"] = seconds(lambda s=sampling: psf_batch([lens], sampling=s, **request).psf, 5)
+        rows.append(row)
+    numbers = {k: report[k] for k in ("sampling_bound", "samples_needed", "blur_mm", "energy_outside")}
+    return numbers | {"rows": rows}, kept["2 N_inf"], kept["rays"]
+
+
+# --- the Rayleigh–Sommerfeld sum --------------------------------------------------------------------------------------
+
+
+def lit(patches: Patches) -> Patches:
+    """Only the patches that shine."""
+    keep = np.flatnonzero(np.asarray(patches.weight) > 0.0)
+    return Patches(patches.back[keep], patches.waves[keep], patches.weight[keep], patches.wavelength)
+
+
+def largest_step(patches: Patches, samples: int, pixel: float) -> float:
+    """Waves by which the path from neighbouring samples differs at most, over the window's corners and edges."""
+    back, waves = (np.asarray(v, float) for v in (patches.back, patches.waves))
+    shines = np.asarray(patches.weight).reshape(samples, samples) > 0.0
+    # Pixel SIZE // 2 has its centre on the point, so that the window reaches half a pixel farther left and down.
+    ends = (-(SIZE + 1) / 2.0 * pixel, 0.0, (SIZE - 1) / 2.0 * pixel)
+    worst = 0.0
+    for x in ends:
+        for y in ends:
+            moved = np.linalg.norm(back + np.array([x, y, 0.0]), axis=1) - np.linalg.norm(back, axis=1)
+            path = (waves + moved / float(patches.wavelength)).reshape(samples, samples)
+            for axis in (0, 1):
+                both = np.minimum.reduce([np.delete(shines, -1, axis), np.delete(shines, 0, axis)])
+                worst = max(worst, float(np.abs(np.diff(path, axis=axis))[both].max()))
+    return worst
+
+
+def sum_over_window(patches: Patches, pixel: float, supersample: int) -> tuple[np.ndarray, float]:
+    """The PSF and the time that the sum takes, compilation apart."""
+    step = jnp.array(pixel)
+    program = huygens.lower(patches, step, size=SIZE, supersample=supersample).compile()
+    start = time.perf_counter()
+    psf = jax.block_until_ready(program(patches, step))
+    return np.asarray(psf), time.perf_counter() - start
+
+
+@jax.jit
+def sum_over_row(patches: Patches, x: jax.Array) -> jax.Array:
+    """Intensity at points (x, 0) of the sensor."""
+    waves = patches.waves - jnp.mean(patches.waves)
+    waves = (waves - jnp.round(waves)).astype(jnp.float32)
+    points = jnp.stack([x, jnp.zeros_like(x)]).astype(jnp.float32)
+    weight = patches.weight.astype(jnp.float32)
+    return _sum_wavelets(points, patches.back.astype(jnp.float32), waves, weight, patches.wavelength)
+
+
+def scan(found: Wavefronts, pixel: float, bound: float) -> dict[str, Any]:
+    """Errors along the middle row against a sum with twice the bound's samples, N around the bound."""
+    x = window_axis(SIZE, jnp.array(pixel), ROW_SUPERSAMPLE)
+
+    def row(samples: int) -> np.ndarray:
+        patches = patches_from_wavefront(found.wavefront, found.data, found.sensor_z, samples=samples)
+        return np.asarray(sum_over_row(lit(patches), x), float) / float(samples) ** 4
+
+    step = 16 if bound < 500 else 32
+    truth = row(int(math.ceil(2.0 * bound / step) * step))
+    counts = range(int(0.6 * bound / step) * step, int(1.35 * bound), step)
+    errors = {n: l1(row(n), truth) for n in counts}
+    bad = [n for n, error in errors.items() if error > VALID]
+    return {"pixel_um": pixel * 1e3, "bound": bound, "valid_from": max(bad) + step, "step": step, "errors": errors}
+
+
+def rayleigh_sommerfeld(
+    lens: Lens, truth: np.ndarray, pixel_um: float, supersample: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    found = jax.tree.map(lambda leaf: leaf[0], wavefront_batch([lens], form="exit-pupil", **POINT))
+    found = Wavefronts(**(vars(found) | {"wavefront": jax.tree.map(lambda leaf: leaf[0], found.wavefront)}))
+    wavefront = found.wavefront
+    half, blur = float(wavefront.half.max()), float(jnp.abs(wavefront.blur).max())
+    wavelength = float(wavefront.wavelength)
+
+    def bound(pixel: float) -> float:
+        return 2.0 * half * ((SIZE + 1) / 2.0 * pixel + blur) / wavelength
+
+    pixel = pixel_um * 1e-3
+    rows, psfs = [], []
+    for samples in SAMPLES:
+        patches = patches_from_wavefront(wavefront, found.data, found.sensor_z, samples=samples)
+        psf, took = sum_over_window(lit(patches), pixel, supersample)
+        psfs.append(psf)
+        rows.append(
+            {
+                "samples": samples,
+                "seconds": took,
+                "largest_step_waves": largest_step(patches, samples, pixel),
+                "bound_over_samples": bound(pixel) / samples,
+                "period_mm": wavelength * samples / (2.0 * half),
+                "relative_l1": l1(psf, truth),
+            }
+        )
+        print(rows[-1], flush=True)
+    patches = lit(patches_from_wavefront(wavefront, found.data, found.sensor_z, samples=SAMPLES[0]))
+    outputs = [(SIZE * u, sum_over_window(patches, pixel, u)[1]) for u in (1, 2, 3)]
+    slope = np.polyfit(np.log([r["samples"] for r in rows]), np.log([r["seconds"] for r in rows]), 1)[0]
+    out_slope = np.polyfit(*np.log(np.array(outputs)).T, 1)[0]
+    wide = 2.0 * lens.image_radius / math.hypot(*FULL_FRAME)
+    return {
+        "half_width_direction_cosine": half,
+        "blur_radius_mm": blur,
+        "defocus_mm": float(found.paraxial_defocus),
+        "na": float(found.data.na),
+        "fit_residual_rms_waves": float(wavefront.residual_rms),
+        "bound": bound(pixel),
+        "time_exponent_in_samples": float(slope),
+        "time_exponent_in_points": float(out_slope),
+        "rows": rows,
+        "scans": [scan(found, p, bound(p)) for p in (pixel, wide)],
+    }, np.stack(psfs)
+
+
+# --- report -----------------------------------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, Any]:
+    model = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = models[0] if models else model
+    return {
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "device": jax.devices()[0].device_kind,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("jax", "numpy")},
+    }
+
+
+def duration(value: float) -> str:
+    return f"{value * 1e3:.0f} ms" if value < 0.1 else f"{value:#.2g} s" if value < 10.0 else f"{value:.0f} s"
+
+
+HEAD = """# How many samples a defocused PSF takes
+
+{cpu}, {cores} cores ({device}; load before: {load_before:.1f}); Python {python}, jax {jax}, numpy {numpy}.
+
+JP 2017-003807 Example 4 (24 mm f/1.8), a point on the axis at 0.8 m, sensor focused at infinity, d line,
+{size} × {size} pixels of {pixel_um:g} µm, {supersample} × {supersample} points per pixel in every PSF
+(the paper: 5 × 5). The paper does not give its pixel pitch. {pixel_um:g} µm make the smallest common window
+({window:.0f} µm) that holds the blur ({blur:.0f} µm across).
+
+**N_inf = {n_inf:.1f}**; the paper has {paper}: {difference:+.1f} %. NA {na:.4f} and defocus {defocus:.4f} mm are
+paraxial; the traced rim lies at the direction cosine h = {half:.4f}. N_inf does not depend on the pixels.
+
+## Our PSF
+
+| samples | N | propagation, matrix | propagation, chirp-z | with trace and fit | relative L1 to 2 N |
+| --- | --- | --- | --- | --- | --- |
+{own_rows}
+
+Times after compilation. `paper` and `rays` are rounded up to a size in use. The paper: 18 ms for its transform, 45.1 s
+for its sum with N = 256, on hardware that it does not name.
+
+## Rayleigh–Sommerfeld sum over the fitted exit pupil sphere
+
+| N | time | largest step / waves | period / µm | relative L1 to ours |
+| --- | --- | --- | --- | --- |
+{sum_rows}
+
+The time grows with N to the power {in_samples:.2f}, and with the points along an edge of the window to the power
+{in_points:.2f}; samples times points would be 2 and 2. Timed once is the sum alone, without compilation and without the
+samples outside the rim.
+
+### From which N on it is right
+
+From one sample s to the next, the path to the point x of the sensor changes by Δs · (x − b(s)), where the ray through s
+lands at b(s): along the sphere, the path's derivative is the difference of the directions of the ray and of the line to
+x, and that difference times the distance is x − b. (Measured: the column of steps, from the very phases that are
+summed; the curvature that this leaves out is below 1 %.) Light adds up where the step is zero, at x = b(s); but in a
+sum also where it is a whole number of waves. These false images lie λ / Δs apart. They stay out of the window as long
+as no step in it reaches one wave. With Δs = 2h / N, a window that reaches w/2 from its centre and a blur of radius b:
+
+    N > 2h (w/2 + b) / λ = {bound:.0f} here.
+
+Steps below half a wave, which would take N = {nyquist:.0f}, are not needed: that is the condition for
+reconstructing a wave from its samples, but here they are only summed. Debye's sum over plane waves has the
+same steps and needs the same N; it is the cost per sample that differs.
+
+N_inf is half a wave, from defocus alone, at the centre of the window. That is one wave at the edge of a window just as
+wide as the (paraxial) blur. A wider window needs more: the part of it that is dark fills with false images otherwise.
+
+Along the middle row ({row_points} points per pixel), against the same sum with twice the bound's samples:
+
+| pixel / µm | bound | relative L1 at most {valid} from | N: relative L1 |
+| --- | --- | --- | --- |
+{scan_rows}
+
+What is left just above the bound are the fringes around the false images. Our own rule asks for 15 % more because of
+them, and for a minimum that the rim needs.
+
+### The paper's 256
+
+The paper finds its sum valid at N = 256 and at no smaller number. With a square grid across the whole pupil this cannot
+be had: the period is then {period:.0f} µm, less than the blur is wide, so that false images overlap the true one
+whatever the pixels are. The text does not say how its grid is laid out. 256 samples from the centre to the rim
+(512 across) would do up to pixels of {largest:.1f} µm, and 224 would fail above {smaller:.1f} µm.
+"""
+
+
+def markdown(result: dict[str, Any]) -> str:
+    own, summed = result["ours"], result["rayleigh_sommerfeld"]
+
+    def table(rows: list[list[str]]) -> str:
+        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+    times = ("propagation_matrix_s", "propagation_chirp-z_s", "with_trace_and_fit_s")
+    own_rows = [
+        [r["sampling"], f"{r['samples']}", *(duration(r[k]) for k in times), f"{r['relative_l1_to_twice_as_many']:.4f}"]
+        for r in own["rows"]
+    ]
+    sum_rows = [
+        [
+            f"{r['samples']}",
+            duration(r["seconds"]),
+            f"{r['largest_step_waves']:.2f}",
+            f"{1e3 * r['period_mm']:.0f}",
+            f"{r['relative_l1']:.3f}",
+        ]
+        for r in summed["rows"]
+    ]
+    scan_rows = [
+        [
+            f"{s['pixel_um']:.4g}",
+            f"{s['bound']:.0f}",
+            f"N = {s['valid_from']}",
+            ", ".join(f"{n}: {error:.2g}" for n, error in list(s["errors"].items())[::2]),
+        ]
+        for s in summed["scans"]
+    ]
+    return HEAD.format(
+        **result["machine"],
+        size=SIZE,
+        pixel_um=result["pixel_um"],
+        supersample=result["supersample"],
+        window=SIZE * result["pixel_um"],
+        blur=2e3 * summed["blur_radius_mm"],
+        n_inf=own["sampling_bound"],
+        paper=PAPER_BOUND,
+        difference=100.0 * (own["sampling_bound"] / PAPER_BOUND - 1.0),
+        na=summed["na"],
+        defocus=summed["defocus_mm"],
+        half=summed["half_width_direction_cosine"],
+        own_rows=table(own_rows),
+        sum_rows=table(sum_rows),
+        scan_rows=table(scan_rows),
+        in_samples=summed["time_exponent_in_samples"],
+        in_points=summed["time_exponent_in_points"],
+        bound=summed["bound"],
+        nyquist=2.0 * summed["bound"],
+        row_points=ROW_SUPERSAMPLE,
+        valid=VALID,
+        period=1e3 * summed["rows"][SAMPLES.index(256)]["period_mm"],
+        largest=_largest_pixel(summed, 512),
+        smaller=_largest_pixel(summed, 448),
+    )
+
+
+def _largest_pixel(summed: dict[str, Any], samples: int) -> float:
+    """µm; of a window of SIZE pixels that `samples` across the pupil keep free of replicas."""
+    period = summed["rows"][0]["period_mm"] / summed["rows"][0]["samples"] * samples
+    return 1e3 * (period - summed["blur_radius_mm"]) * 2.0 / (SIZE + 1)
+
+
+def draw(result: dict[str, Any], own: np.ndarray, psfs: np.ndarray, path: Path) -> None:
+    """Our PSF and the sums, each as bright as its brightest pixel, with N, time and error below."""
+    first = result["ours"]["rows"][0]
+    rows = result["rayleigh_sommerfeld"]["rows"]
+    tiles = [(own, f"ours, N = {first['samples']}", duration(first["propagation_matrix_s"]), "", style.BLUE)]
+    for psf, r in zip(psfs[:SHOWN], rows[:SHOWN], strict=True):
+        colour = style.INK if r["largest_step_waves"] < 1.01 else style.ORANGE
+        error = f"L1 {r['relative_l1']:.2f}"
+        tiles.append((psf, f"N = {r['samples']}", duration(r["seconds"]), error, colour))
+    side, gap, left, top, below = tile_side(SIZE), 18, 48, 104, 58
+    columns = len(tiles) // 2
+    page = (2 * left + columns * side + (columns - 1) * gap, top + 2 * (side + below) + 68)
+    with style.look():
+        inches = (page[0] / style.DPI, page[1] / style.DPI)
+        figure = style.Figure(figsize=inches)
+        about = (
+            "JP 2017-003807 Example 4, point on the axis at 0.8 m, focus at infinity, "
+            f"{SIZE} × {SIZE} pixels of {result['pixel_um']:g} µm, d line · time of the propagation alone, "
+            f"{result['machine']['cores']} CPU cores"
+        )
+        style.title(figure, "Our PSF and the Rayleigh–Sommerfeld sum with N × N samples", about, inches)
+        for i, (psf, name, took, error, colour) in enumerate(tiles):
+            x = left + (i % columns) * (side + gap)
+            lower = page[1] - top - side - (i // columns) * (side + below)
+            axes = figure.add_axes((x / page[0], lower / page[1], side / page[0], side / page[1]))
+            axes.imshow(to_srgb(np.repeat(psf[..., None] / psf.max(), 3, axis=2)), interpolation="nearest")
+            bare(axes)
+            middle, line = (x + side / 2) / page[0], 17 / page[1]
+            how = {"ha": "center", "va": "top", "fontsize": style.SMALL}
+            figure.text(middle, (lower - 6) / page[1], name, color=colour, fontweight="bold", **how)
+            text = f"{took} · {error}" if error else took
+            figure.text(middle, (lower - 6) / page[1] - 1.25 * line, text, color=style.FAINT, **how)
+        lower = page[1] - top - 2 * side - below
+        paint_scale_bar(figure, SIZE, result["pixel_um"], (left, lower - 50, side), page)
+        note = (
+            "orange: somewhere in the window the phase steps by more than one wave between neighbouring samples · "
+            "L1: relative to ours"
+        )
+        figure.text(
+            1.0 - left / page[0], 24 / page[1], note, ha="right", va="baseline", fontsize=style.SMALL, color=style.FAINT
+        )
+        style.save(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument(
+        "--lens", type=Path, default=ROOT.parent / "shared/lenses/interchangeable/nikon-af-s-nikkor-24mm-f18g-ed.json"
+    )
+    parser.add_argument("--pixel-um", type=float, default=6.0)
+    parser.add_argument("--supersample", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results")
+    parser.add_argument("--image", type=Path, default=ROOT / "docs/images/paper_sampling.png")
+    parser.add_argument("--keep", type=Path, help="the PSFs as an .npz file")
+    options = parser.parse_args()
+    before = machine()
+    lens = read_lens(options.lens)
+    own, paper, rays = ours(lens, options.pixel_um, options.supersample)
+    print(own, flush=True)
+    summed, psfs = rayleigh_sommerfeld(lens, rays, options.pixel_um, options.supersample)
+    result = {"machine": before, "pixel_um": options.pixel_um, "supersample": options.supersample, "ours": own}
+    result["rayleigh_sommerfeld"] = summed
+    if options.keep:
+        np.savez(options.keep, paper=paper, rays=rays, psfs=psfs)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "paper_sampling.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.out / "paper_sampling.md").write_text(markdown(result))
+    draw(result, paper, psfs, options.image)
+
+
+if __name__ == "__main__":
+    main()
