@@ -87,7 +87,7 @@ def main(out: Path) -> None:
         pixel=jnp.asarray(pixel_um * 1e-3),
         iris=None,
     )
-    options = {"by": "image_height", "form": "sphere", "amplitude": "energy", "clipping": "rim", "side": None}
+    options = {"by": "image_height", "form": "sphere", "amplitude": "energy", "clipping": "rim"}
 
     def packed(lenses: list[Lens]) -> tuple[compute.System, jax.Array]:
         index = np.stack([[compute.padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in lenses])

@@ -29,7 +29,7 @@ def disk(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
     radius = abs(radius_px)
     edges = np.arange(size + 1) - 0.5 - size // 2
     # Along x exactly, from the chords; along y by the midpoints of fine rows.
-    rows = 64
+    rows = 256
     y = edges[0] + (np.arange(size * rows) + 0.5) / rows
     chord = np.sqrt(np.maximum(radius**2 - y**2, 0.0))[:, None]
     reach = np.clip(edges[None, :], -chord, chord)

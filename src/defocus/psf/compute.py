@@ -36,6 +36,7 @@ REQUESTS_AT_ONCE = 1024  # of one propagation stage: their wavefronts wait toget
 PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
 
 Side = Literal["left", "right"]
+SIDES: dict[Side | None, float] = {None: 0.0, "left": -1.0, "right": 1.0}
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,10 @@ def _first_stage(
                 form=chosen.form,
                 amplitude=chosen.amplitude,
                 clipping=chosen.clipping,
-                side=chosen.side,
             )
+            # Which half of the pupil shines is a number, not another program.
+            part_of_lens = jnp.full_like(stage.spectrum.side, SIDES[chosen.side])
+            stage = eqx.tree_at(lambda w: w.spectrum.side, stage, part_of_lens)
             rows += part
             used = slice(0, len(part))
             found.append(jax.tree.map(lambda leaf, s=used: leaf[s], stage))
@@ -216,7 +219,7 @@ def _first_stage(
         yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
 
 
-@partial(jax.jit, static_argnames=("by", "form", "amplitude", "clipping", "side"))
+@partial(jax.jit, static_argnames=("by", "form", "amplitude", "clipping"))
 def _find_wavefronts(
     system: System,
     index: Float[Array, "batch waves media"],
@@ -227,11 +230,10 @@ def _find_wavefronts(
     form: Form,
     amplitude: Amplitude,
     clipping: Clipping,
-    side: Side | None,
 ) -> Wavefronts:
     def one(system: System, index: Float[Array, "waves media"], request: Requests) -> Wavefronts:
         return request_wavefronts(
-            system, index, wavelengths, request, by=by, form=form, amplitude=amplitude, clipping=clipping, side=side
+            system, index, wavelengths, request, by=by, form=form, amplitude=amplitude, clipping=clipping
         )
 
     return over_lenses(one, system, index, requests)
@@ -247,7 +249,6 @@ def request_wavefronts(
     form: Form = "sphere",
     amplitude: Amplitude = "energy",
     clipping: Clipping = "rim",
-    side: Side | None = None,
 ) -> Wavefronts:
     """One request at all its wavelengths (mm): differentiable in the system and the request."""
     data = first_order(system)
@@ -264,10 +265,9 @@ def request_wavefronts(
             coloured, chief, vergence, sensor_z, landing, wavelength,
             data=data, form=form, amplitude=amplitude, clipping=clipping, iris=request.iris, azimuth=request.azimuth,
         )  # fmt: skip
-        sides = {None: 0.0, "left": -1.0, "right": 1.0}
         needed = needed_samples(wavefront.half, wavefront.blur, request.window, wavefront.wavelength)
         finest = needed_supersampling(wavefront.half, wavefront.core, request.pixel, wavefront.wavelength)
-        return wavefront, turn(wavefront, request.azimuth, sides[side]), needed, finest
+        return wavefront, turn(wavefront, request.azimuth), needed, finest
 
     wavefront, spectrum, needed, finest = over_lenses(colour, index, wavelengths)
     defocus = data.image_plane + sensor_z - image_position(data, request.depth)
