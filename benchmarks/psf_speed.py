@@ -2,7 +2,7 @@
 
     python benchmarks/psf_speed.py OUT_FOLDER
 
-Writes psf_speed.json and psf_speed.md. Every propagation is checked against float64 on the same spectra.
+Writes psf_speed_gpu.json and .md, or psf_speed_cpu. Every propagation is checked against float64 on the same spectra.
 """
 
 from __future__ import annotations

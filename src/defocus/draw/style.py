@@ -135,7 +135,7 @@ def field_colours(count: int) -> list[str]:
 
 def wavelength_colours(wavelengths_nm: Sequence[float]) -> list[str]:
     """Blue, green or red-orange for each wavelength (nm): nearest of the spectrum's thirds, safe to tell apart."""
-    return [BLUE if w < 510.0 else GREEN if w < 610.0 else ORANGE for w in wavelengths_nm]
+    return [BLUE if w < 510.0 else GREEN if w < 595.0 else ORANGE for w in wavelengths_nm]
 
 
 def nice_length(target: float) -> float:
