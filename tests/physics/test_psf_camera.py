@@ -142,7 +142,7 @@ def test_the_papers_choices_are_there(summicron: Lens) -> None:
     options = {"clipping": "fit", "amplitude": "constant", "form": "exit-pupil"}
     other = camera.psf(2.5, (0.0, 0.9), size=32, bands="d", supersample=3, **options).array
     assert 1e-3 < np.abs(other - best).sum() < 0.3
-    paper = camera.psfs([2.5], [(0.0, 0.0)], 32, "d", supersample=3, sampling="paper", relative_illumination=False)
+    paper = camera.psfs([2.5], [(0.0, 0.0)], 32, "d", supersample=3, sampling="paper")
     assert paper.reports[0]["samples"] >= 2.0 * paper.reports[0]["sampling_bound"]
 
 

@@ -193,7 +193,8 @@ def _first_stage(
     for lens_bucket, members in group_by_bucket(lenses):
         for start in range(0, len(members), at_once):
             part = members[start : start + at_once]
-            padded = part + part[-1:] * (_round_batch(len(part), at_once) - len(part))
+            # At least four: a copy costs little, another program a quarter of a minute.
+            padded = part + part[-1:] * (_round_batch(max(len(part), 4), at_once) - len(part))
             chosen_lenses = [lenses[i] for i in padded]
             index = np.stack([[padded_indices(l, w, lens_bucket.surfaces) for w in waves] for l in chosen_lenses])
             stage = _find_wavefronts(
