@@ -21,12 +21,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +38,7 @@ from defocus.lens.prescription import Lens
 from defocus.psf.compute import Wavefronts, psf_batch, wavefront_batch
 from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
 from defocus.psf.propagate import intensity_batch, window_axis
+from machine import machine
 
 PAPER_BOUND = 366
 SIZE = 64
@@ -208,22 +206,6 @@ def rayleigh_sommerfeld(
 
 
 # --- report -----------------------------------------------------------------------------------------------------------
-
-
-def machine() -> dict[str, Any]:
-    model = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        model = models[0] if models else model
-    return {
-        "cpu": model,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "load_before": os.getloadavg()[0],
-        "device": jax.devices()[0].device_kind,
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("jax", "numpy")},
-    }
 
 
 def duration(value: float) -> str:
@@ -416,7 +398,7 @@ def main() -> None:
     parser.add_argument("--image", type=Path, default=ROOT / "docs/images/paper_sampling.png")
     parser.add_argument("--keep", type=Path, help="the PSFs as an .npz file")
     options = parser.parse_args()
-    before = machine()
+    before = machine() | {"device": jax.devices()[0].device_kind}
     lens = read_lens(options.lens)
     own, paper, rays = ours(lens, options.pixel_um, options.supersample)
     print(own, flush=True)

@@ -1,7 +1,7 @@
 """How exact and how fast is the ray trace? Measured against Optiland, a lens design program in numpy.
 
-    python -m venv /tmp/both && /tmp/both/bin/pip install -e . optiland==0.6.3
-    /tmp/both/bin/python benchmarks/trace_vs_optiland.py --lenses ../shared/lenses
+    python -m venv ENVIRONMENT && ENVIRONMENT/bin/pip install -e . optiland==0.6.3
+    ENVIRONMENT/bin/python benchmarks/trace_vs_optiland.py --lenses FOLDER
 
 Optiland is heavy (it needs VTK, numba and pandas) and plays no part in the product, so it gets an environment of its
 own. Without it the script measures what it can and says that the comparison is missing. Run it on a quiet machine.
@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -41,6 +39,7 @@ from defocus.lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
 from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
 from defocus.optics.system import Bucket, System, group_by_bucket, pack, refractive_indices
 from defocus.optics.trace import Rays, trace, trace_batch
+from machine import machine
 
 WAVELENGTHS = (F_LINE_NM, D_LINE_NM, C_LINE_NM)
 FIELDS = (0.0, 0.7, 1.0)  # of the image radius
@@ -281,23 +280,6 @@ def time_optiland(groups: Sequence[Group], repeat: int, every: int) -> dict[str,
 # --- report -----------------------------------------------------------------------------------------------------------
 
 
-def machine() -> dict[str, Any]:
-    model = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        models = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
-        model = models[0] if models else model
-    versions = {name: metadata.version(name) for name in ("jax", "numpy")}
-    versions["optiland"] = metadata.version("optiland") if optiland else "not installed"
-    return {
-        "cpu": model,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "load_before": os.getloadavg()[0],
-        "python": platform.python_version(),
-        **versions,
-    }
-
-
 def markdown(report: dict[str, Any]) -> str:
     m = report["machine"]
     lines = [
@@ -361,7 +343,8 @@ def main() -> None:
     if not options.lenses.is_dir():
         parser.error(f"{options.lenses} is not a folder of lenses; give one with --lenses")
 
-    report: dict[str, Any] = {"machine": machine(), "repeat": options.repeat}
+    versions = {"optiland": metadata.version("optiland") if optiland else "not installed"}
+    report: dict[str, Any] = {"machine": machine() | versions, "repeat": options.repeat}
     files = sorted(options.lenses.rglob("*.json"))
     names = [file.relative_to(options.lenses).as_posix() for file in files]
     lenses = [read_lens(file) for file in files]

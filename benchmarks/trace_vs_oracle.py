@@ -11,38 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.physics.conftest import FIELDS, Launched, _launcher, stratum  # noqa: E402
-from tests.physics.harness import LARGE, LENSES, MEDIUM, PLAIN  # noqa: E402
+from tests.physics.conftest import launch_all, stratum  # noqa: E402
+from tests.physics.harness import LARGE, MEDIUM, PLAIN  # noqa: E402
 from tests.physics.test_real_rays import Comparison, compare_launched  # noqa: E402
 
 from defocus.lens.formats import read_lens  # noqa: E402
-from defocus.optics.system import bucket_of, pack  # noqa: E402
+from defocus.optics.system import bucket_of  # noqa: E402
 
 QUANTITIES = ("position", "direction", "path")
-
-
-def launch_all(lenses: Sequence[Any], names: Sequence[str]) -> Launched:
-    launcher = _launcher()
-    blocks = []
-    for start in range(0, len(lenses), LENSES):
-        rows = [min(start + i, len(lenses) - 1) for i in range(LENSES)]
-        radius = jnp.array([lenses[row].image_radius for row in rows])
-        block = launcher(pack([lenses[row] for row in rows], bucket=LARGE), radius[:, None] * jnp.array(FIELDS))
-        kept = min(LENSES, len(lenses) - start)
-        blocks.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[:kept], block))
-    chief, rays = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
-    return Launched(list(lenses), list(names), chief, rays.position, rays.direction, rays.path)
 
 
 def table(results: dict[str, Comparison], kinds: dict[str, str]) -> list[dict[str, Any]]:

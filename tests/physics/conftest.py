@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ def pupil_points() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(x), np.concatenate(y)
 
 
+@functools.cache
 def _launcher() -> Callable[..., Any]:
     import jax
     import jax.numpy as jnp
@@ -53,9 +55,8 @@ def _launcher() -> Callable[..., Any]:
     return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0))))
 
 
-@pytest.fixture(scope="session")
-def launch_rays() -> Callable[..., Launched]:
-    """A function from lenses to their chief rays and pupil rays at three fields; 8 lenses at a time."""
+def launch_all(lenses: Sequence[Any], names: Sequence[str]) -> Launched:
+    """Chief rays and pupil rays of all lenses at three fields; 8 lenses at a time."""
     import jax
     import jax.numpy as jnp
 
@@ -64,19 +65,20 @@ def launch_rays() -> Callable[..., Launched]:
     from .harness import LARGE, LENSES
 
     launcher = _launcher()
+    blocks = []
+    for start in range(0, len(lenses), LENSES):
+        rows = [min(start + i, len(lenses) - 1) for i in range(LENSES)]
+        radius = jnp.array([lenses[row].image_radius for row in rows])
+        block = launcher(pack([lenses[row] for row in rows], bucket=LARGE), radius[:, None] * jnp.array(FIELDS))
+        kept = min(LENSES, len(lenses) - start)
+        blocks.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[:kept], block))
+    chief, rays = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    return Launched(list(lenses), list(names), chief, rays.position, rays.direction, rays.path)
 
-    def run(lenses: Sequence[Any], names: Sequence[str]) -> Launched:
-        blocks = []
-        for start in range(0, len(lenses), LENSES):
-            rows = [min(start + i, len(lenses) - 1) for i in range(LENSES)]
-            radius = jnp.array([lenses[row].image_radius for row in rows])
-            block = launcher(pack([lenses[row] for row in rows], bucket=LARGE), radius[:, None] * jnp.array(FIELDS))
-            kept = min(LENSES, len(lenses) - start)
-            blocks.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[:kept], block))
-        chief, rays = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
-        return Launched(list(lenses), list(names), chief, rays.position, rays.direction, rays.path)
 
-    return run
+@pytest.fixture(scope="session")
+def launch_rays() -> Callable[..., Launched]:
+    return launch_all
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ from .psf_picture import (
     paint_tile,
     tidy_bar,
     tile_side,
+    write_above,
 )
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)
@@ -151,17 +152,8 @@ def _paint_head(axes: Any, grid: PsfGrid, column: int) -> None:
     fine = [row[column] for row in grid.reports if row[column]["status"] == "ok"]
     where = f"{fine[0]['image_height_mm']:.3g} mm, {fine[0]['field_deg']:.3g}°" if fine else "no light"
     name = "axis" if field == 0.0 else f"field {field:.3g}".replace("-", "−")
-    for text, up, how in ((name, 14.0, {"fontweight": "bold"}), (where, 4.0, {"color": style.FAINT})):
-        axes.annotate(
-            text,
-            (0.5, 1.0),
-            xycoords="axes fraction",
-            xytext=(0.0, up),
-            textcoords="offset points",
-            ha="center",
-            fontsize=style.SMALL,
-            **how,
-        )
+    write_above(axes, name, 14.0, fontweight="bold")
+    write_above(axes, where, 4.0, color=style.FAINT)
 
 
 def _paint_depth(figure: Figure, grid: PsfGrid, row: int, x: float, y: float) -> None:

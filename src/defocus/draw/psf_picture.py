@@ -184,3 +184,17 @@ def distance(metres: float) -> str:
     if np.isinf(metres):
         return "∞"
     return f"{metres:g} m" if metres >= 1.0 else f"{metres * 100:.4g} cm"
+
+
+def write_above(axes: Axes, text: str, up: float, **how: Any) -> None:
+    """A small line of text, centred `up` points above a tile."""
+    axes.annotate(
+        text,
+        (0.5, 1.0),
+        xycoords="axes fraction",
+        xytext=(0.0, up),
+        textcoords="offset points",
+        ha="center",
+        fontsize=style.SMALL,
+        **how,
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from ..optics.zernike import basis
 from ..psf.compute import wavefront_batch
 from ..render.camera import Camera
 from . import style
-from .psf_picture import distance, paint_reason, tidy_bar
+from .psf_picture import distance, paint_reason, tidy_bar, write_above
 
 Remove = Literal["piston", "tilt", "defocus"]  # each with those before it
 GRID = 241  # points across a pupil
@@ -303,18 +303,6 @@ def _paint_map(
 
 def _paint_head(axes: Axes, one: PupilMap, *, numbers: bool = True) -> None:
     name = "axis" if one.field == 0.0 else f"field {one.field:.3g}".replace("-", "−")
-    texts: list[tuple[str, float, dict[str, Any]]] = [(name, 15.0 if numbers else 4.0, {"fontweight": "bold"})]
+    write_above(axes, name, 15.0 if numbers else 4.0, fontweight="bold")
     if numbers and one.found:
-        line = f"RMS {one.rms:.3g}, P–V {one.peak_to_valley:.3g} waves"
-        texts.append((line, 4.0, {"color": style.FAINT}))
-    for text, up, how in texts:
-        axes.annotate(
-            text,
-            (0.5, 1.0),
-            xycoords="axes fraction",
-            xytext=(0.0, up),
-            textcoords="offset points",
-            ha="center",
-            fontsize=style.SMALL,
-            **how,
-        )
+        write_above(axes, f"RMS {one.rms:.3g}, P–V {one.peak_to_valley:.3g} waves", 4.0, color=style.FAINT)

@@ -107,7 +107,9 @@ def intersect(
     frozen = jax.lax.stop_gradient((shape, x, y, z, l, m, n))
     start = jax.lax.stop_gradient(jnp.where(hits, t, 0.0))
     t = jax.lax.cond(jax.lax.stop_gradient(terms), _iterate, lambda *given: given[-1], *frozen, start)
-    shift, _, _ = _newton(shape, x, y, z, l, m, n, t)
+    # The step's denominator is held constant under differentiation: at the solution that is the implicit derivative.
+    above, rate, _ = _above(shape, x, y, z, l, m, n, t)
+    shift = above / jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
     converged = jnp.abs(shift) < TOLERANCE
     t = t - shift
     r2 = (x + t * l) ** 2 + (y + t * m) ** 2
@@ -133,14 +135,8 @@ def _iterate(
     height above the front side is least.
     """
 
-    def height(t: Float[Array, "*rays"]) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
-        """Height above the surface (mm), its growth with t, and whether the surface exists there."""
-        px, py = x + t * l, y + t * m
-        sagged, slope, exists = sag(shape, px * px + py * py)
-        return z + t * n - sagged, n - slope * (px * l + py * m), exists
-
     def miss(t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        above, rate, exists = height(t)
+        above, rate, exists = _above(shape, x, y, z, l, m, n, t)
         return jnp.where(exists & (rate > LEAST_RATE), jnp.abs(above), jnp.inf)
 
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
@@ -153,13 +149,13 @@ def _iterate(
     longest = LONGEST_STEP * shape.scale
 
     def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        above, rate, _ = height(t)
+        above, rate, _ = _above(shape, x, y, z, l, m, n, t)
         return t - jnp.clip(above / jnp.maximum(rate, LEAST_RATE), -longest, longest)
 
     return jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
 
 
-def _newton(
+def _above(
     shape: Shape,
     x: Float[Array, "*rays"],
     y: Float[Array, "*rays"],
@@ -169,14 +165,7 @@ def _newton(
     n: Float[Array, "*rays"],
     t: Float[Array, "*rays"],
 ) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
-    """Length of the Newton step at t (mm), the gap that it closes (mm), and whether the surface exists there.
-
-    The step's own denominator is held constant under differentiation: at the solution this is the implicit
-    derivative, exact to first order.
-    """
+    """Height (mm) above the surface of the ray's point at t, its growth with t, and whether the surface is there."""
     px, py = x + t * l, y + t * m
     height, slope, exists = sag(shape, px * px + py * py)
-    rate = n - slope * (px * l + py * m)
-    rate = jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
-    gap = z + t * n - height
-    return gap / jax.lax.stop_gradient(rate), gap, exists
+    return z + t * n - height, n - slope * (px * l + py * m), exists

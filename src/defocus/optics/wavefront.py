@@ -14,7 +14,7 @@ and what is linear in s moves x a little: `psf.propagate` allows for it.
 Debye's integral takes the ray's own direction for s and W = L + s·(X − p) for a ray through p: R is infinite
 (`form="plane-wave"`). The rim then shines from infinity, which moves the fringes of a blur in the ratio of defocus to
 R; and where rays cross behind the lens, two of them may share one direction, and W is no function of s any more. On
-the sphere rays stay apart.
+the sphere rays mostly stay apart; a caustic can touch even that, at the edge of the field of some phone lenses.
 
 Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle. For |E|² to
 be the irradiance, |A|² = dA / ds_x ds_y without a further 1/s_z: with that the sum over the sensor would exceed what

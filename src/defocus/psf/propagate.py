@@ -57,7 +57,7 @@ def intensity(
     # Parseval: over a full period Σ|E|² dx dy · cell² = λ² Σ|P|² · cell.
     total = spectrum.wavelength**2 * energy
     step = pixel / supersample
-    fine = _unbend(jnp.abs(wave) ** 2, x, y, spectrum.bend) * (cell * step**2 / total).astype(dtype)
+    fine = _unbend(jnp.abs(wave) ** 2, x, y, step, spectrum.bend) * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     perfect = jnp.sum(jnp.abs(pupil), dtype=jnp.float64) ** 2
     strehl = jnp.max(jnp.abs(wave)) ** 2 / perfect
@@ -65,7 +65,11 @@ def intensity(
 
 
 def _unbend(
-    fine: Float[Array, "points points"], x: Float[Array, " points"], y: Float[Array, " points"], bend: Float[Array, "2"]
+    fine: Float[Array, "points points"],
+    x: Float[Array, " points"],
+    y: Float[Array, " points"],
+    step: Float[Array, ""],
+    bend: Float[Array, "2"],
 ) -> Float[Array, "points points"]:
     """Where light comes in at a slant, the sphere from which it comes is not as far from all points of the window.
 
@@ -74,11 +78,10 @@ def _unbend(
     the determinant of that map, which keeps the energy.
     """
     dtype = fine.dtype
-    step = (x[1] - x[0]).astype(dtype)
-    slant = bend.astype(dtype)[0] * x.astype(dtype)[None, :] + bend.astype(dtype)[1] * y.astype(dtype)[:, None]
     place = jnp.arange(len(x), dtype=dtype)
-    column = place[None, :] - slant * x.astype(dtype)[None, :] / step
-    row = place[:, None] + slant * y.astype(dtype)[:, None] / step
+    x, y, step, bend = (v.astype(dtype) for v in (x[None, :], y[:, None], step, bend))
+    slant = bend[0] * x + bend[1] * y
+    column, row = place[None, :] - slant * x / step, place[:, None] + slant * y / step
     moved = jax.scipy.ndimage.map_coordinates(fine, [row, column], order=1, mode="nearest")
     return moved * (1.0 - slant) * (1.0 - 2.0 * slant)
 

@@ -8,7 +8,7 @@ the pupil's span 2h = N Δs,
 
 The rim wants more: a cell that it cuts stands for its covered part, but shines from its centre. That costs about
 0.7 N₀ / N² in relative L1, where N₀ is the number above: less light crosses the rim of a larger blur. Hence at least
-N = 36 √N₀, which keeps the error below 1e-3.
+N = 36 √N₀, which keeps the error near 1e-3.
 
 The paper's bound comes from the defocus alone: N_inf = 4 NA² / √(1 − NA²) · |z| / λ, and it takes 2 N_inf.
 """

@@ -68,9 +68,9 @@ class Camera:
     """A lens with a sensor behind it, focused at a distance.
 
     `pixel_um` is the pixel pitch, or `pixels` = (width, height) that fill the lens's image circle. `f_number` stops the
-    lens down, with `blades` to a polygon; `state` selects a zoom or focus state. Without a `sensor_shift_mm` the
-    sensor stands where the axial beam
-    of an object at `focus_m` is sharpest; with one, that far behind the prescription's own image plane.
+    lens down, with `blades` to a polygon; `state` selects a zoom or focus state. Without a `sensor_shift_mm` the sensor
+    stands where the axial beam of an object at `focus_m` is sharpest; with one, that far behind the prescription's own
+    image plane.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class Camera:
     ) -> Psf:
         """The PSF of a point at `depth_m` that appears at `field`; size × size pixels, the point in pixel size // 2.
 
-        Raises `TraceError` where no light arrives or the blur does not fit the window. `method` is the fast and exact
-        "debye", or for comparison the paper's "exit-pupil" form of it, the slow "huygens" sum over rays, the paraxial
+        Raises `TraceError` where no light arrives or the blur does not fit the window. `method` is the fast "debye",
+        or for comparison the paper's "exit-pupil" form of it, the slow "huygens" sum over rays, the paraxial
         "fraunhofer", and the "gaussian" and "disk" of the circle of confusion. `options` go to `psf_batch`.
         """
         if method not in METHODS:
