@@ -70,6 +70,33 @@ class WavelengthError(DefocusError):
     """A wavelength outside the range over which a medium's dispersion is known."""
 
 
+class FileError(DefocusError):
+    """A file of a photograph or of a scene that cannot be used; the message begins with its name."""
+
+    def __init__(self, message: str, *, file: str | Path | None = None) -> None:
+        self.message, self.file = message, file
+        super().__init__(f"{file}: {message}" if file is not None else message)
+
+
+class PhotoError(FileError):
+    """A photograph that cannot be read or developed: missing, empty, truncated, or with numbers out of range."""
+
+
+class UnsupportedPhotoError(PhotoError):
+    """An intact photograph of a kind that we do not develop (X-Trans, four colours, monochrome)."""
+
+
+class DepthError(FileError):
+    """A depth map that cannot be used: unreadable, of another size than its photograph, or without valid depths."""
+
+
+class MissingPackageError(DefocusError):
+    """A package that defocus depends on and that is not installed here."""
+
+    def __init__(self, feature: str, package: str) -> None:
+        super().__init__(f"{feature} needs the package {package}: pip install {package}")
+
+
 class MissingExtraError(DefocusError):
     """An optional part of defocus that is not installed."""
 

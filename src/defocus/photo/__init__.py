@@ -1,0 +1,1 @@
+"""Photographs: RAW files, the camera's image pipeline forwards and backwards, sensor noise."""
