@@ -9,6 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import DefocusError
+from .develop import develop
 from .lens import lens_app
 from .psf import psf
 from .psf_grid import psf_grid
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.add_typer(lens_app, name="lens")
 app.command()(psf)
 app.command("psf-grid")(psf_grid)
+app.command()(develop)
 
 
 def _version(wanted: bool) -> None:

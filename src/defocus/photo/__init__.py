@@ -1,1 +1,48 @@
-"""Photographs: RAW files, the camera's image pipeline forwards and backwards, sensor noise."""
+"""Photographs: RAW files, the camera's image pipeline forwards and backwards, sensor noise.
+
+Everything but the reading of files is a pure function of float32 arrays; `jax.vmap` runs it over a batch.
+"""
+
+from .demosaic import METHODS, demosaic
+from .exif import Exif
+from .image_files import check_picture_path, read_picture, write_linear, write_picture
+from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours
+from .noise import Noise, add_noise, draw_noise
+from .noise_estimate import estimate_noise
+from .photograph import Photo, RawPhoto, RgbPhoto
+from .reading import read_bare_mosaic, read_photo
+from .response import LINEAR, SRGB, Response, decode, encode, parse_response
+from .saturation import draw_saturation, saturation_mask, synthesise_saturation
+
+__all__ = [
+    "LINEAR",
+    "METHODS",
+    "SRGB",
+    "Exif",
+    "Noise",
+    "Photo",
+    "RawPhoto",
+    "Response",
+    "RgbPhoto",
+    "SensorColour",
+    "add_noise",
+    "check_picture_path",
+    "decode",
+    "demosaic",
+    "draw_noise",
+    "draw_saturation",
+    "encode",
+    "estimate_noise",
+    "forward_isp",
+    "inverse_isp",
+    "parse_response",
+    "partial_isp",
+    "read_bare_mosaic",
+    "read_photo",
+    "read_picture",
+    "saturation_mask",
+    "stack_colours",
+    "synthesise_saturation",
+    "write_linear",
+    "write_picture",
+]
