@@ -1,0 +1,189 @@
+"""The truth for rendering: pictures of procedural scenes by casting rays, with exact visibility.
+
+`sharp_picture` looks through a pinhole, `ray_sampled` through many points of a finite pupil, every ray on its own way
+past whatever stands before it (geometry: `thin_lens`). A pixel is the mean over its area: each pupil point has its own
+place in the pixel, evenly spread, so that a thousand points also smooth a thousand ways. `hidden_surface` looks behind
+the first surface, for the judgement of what is filled in there.
+
+Cost: about surfaces × pixels × points; 256×256 pixels and 1024 points take some ten seconds on one core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ..errors import DefocusError
+from .pupil_points import disc, pixel_offsets
+from .shapes import Surface
+from .thin_lens import ThinLens, View
+
+BAND_PIXELS = 1 << 17  # rays that are followed at once: their arrays stay in the cache
+AXIS = (0.0, 0.0)
+FARTHEST = np.float32(np.finfo(np.float32).max)  # stands for infinitely far, where inf stands for nothing met
+
+
+@dataclass(frozen=True)
+class Sharp:
+    """A pinhole picture: linear RGB, smoothed over each pixel; depth (inf: infinitely far) and number of the surface at
+    the middle of each pixel, −1 and nan where `valid` is false because there is no surface."""
+
+    linear: Float[np.ndarray, "height width 3"]
+    depth_m: Float[np.ndarray, "height width"]
+    surface: Int[np.ndarray, "height width"]
+    valid: Bool[np.ndarray, "height width"]
+
+
+def sharp_picture(surfaces: Sequence[Surface], view: View, samples: int = 64) -> Sharp:
+    """The scene through a pinhole, each pixel the mean of `samples` rays."""
+    linear = np.zeros((view.height, view.width, 3), dtype=np.float32)
+    depth = np.empty((view.height, view.width), dtype=np.float32)
+    number = np.empty((view.height, view.width), dtype=np.int32)
+    for rows in _bands(view):
+        depth[rows], number[rows], _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, coloured=False)
+        for offset in pixel_offsets(samples):
+            _, met, colour = _cast(surfaces, view, rows, AXIS, 0.0, _pair(offset))
+            _refuse_nothing(met, view)
+            linear[rows] += colour
+    return Sharp(linear / np.float32(samples), _public_depth(depth), number, np.ones(depth.shape, dtype=bool))
+
+
+def hidden_surface(surfaces: Sequence[Surface], view: View, samples: int = 64) -> Sharp:
+    """What the pinhole would see if the surface in the middle of each pixel, and all that is nearer, were not there.
+
+    Where there is nothing behind, `valid` is false, the colour 0 and the depth nan.
+    """
+    linear = np.zeros((view.height, view.width, 3), dtype=np.float32)
+    depth = np.empty((view.height, view.width), dtype=np.float32)
+    number = np.empty((view.height, view.width), dtype=np.int32)
+    for rows in _bands(view):
+        first_depth, first, _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, coloured=False)
+
+        behind = (first_depth, first)
+        depth[rows], number[rows], _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, behind=behind, coloured=False)
+        met = np.zeros(first.shape, dtype=np.float32)
+        for offset in pixel_offsets(samples):
+            _, index, colour = _cast(surfaces, view, rows, AXIS, 0.0, _pair(offset), behind=behind)
+            met += index >= 0
+            linear[rows] += colour
+        linear[rows] /= np.maximum(met, 1.0)[..., None]
+    valid = number >= 0
+    return Sharp(np.where(valid[..., None], linear, 0.0), _public_depth(depth), number, valid)
+
+
+def ray_sampled(
+    surfaces: Sequence[Surface],
+    view: View,
+    lens: ThinLens,
+    pupil: Float[np.ndarray, "points 2"] | None = None,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> Float[np.ndarray, "height width 3"]:
+    """The scene through a finite pupil: linear RGB, the mean over the rays from all `pupil` points.
+
+    Pupil points are in units of the pupil's radius, as seen from behind the camera; 1024 over a disc by default. Points
+    that are sorted by place (rows of a grid) would alias with the places in the pixel: mix them.
+    """
+    points = disc(1024) if pupil is None else np.asarray(pupil, dtype=np.float64)
+    if len(points) < 1 or not np.all(np.isfinite(points)):
+        raise DefocusError(f"{len(points)} pupil points, or some that are not finite; expected at least one")
+    linear = np.zeros((view.height, view.width, 3), dtype=np.float64)
+    offsets = pixel_offsets(len(points))
+    radius_m, per_focus = lens.pupil_radius_mm * 1e-3, 1.0 / lens.focus_m
+    bands = _bands(view)
+    for k, rows in enumerate(bands):
+        for i, (point, offset) in enumerate(zip(points, offsets, strict=True)):
+            _, met, colour = _cast(surfaces, view, rows, _pair(point * radius_m), per_focus, _pair(offset))
+            _refuse_nothing(met, view)
+            linear[rows] += colour
+            if progress is not None:
+                progress((k + (i + 1) / len(points)) / len(bands))
+    return (linear / len(points)).astype(np.float32)
+
+
+def _bands(view: View) -> list[slice]:
+    step = max(1, BAND_PIXELS // view.width)
+    return [slice(top, min(top + step, view.height)) for top in range(0, view.height, step)]
+
+
+def _pair(values: Float[np.ndarray, "2"]) -> tuple[float, float]:
+    return float(values[0]), float(values[1])
+
+
+def _public_depth(depth: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Inside, inf is "nothing there" and the largest number is infinitely far."""
+    return np.where(depth == FARTHEST, np.float32(np.inf), np.where(np.isinf(depth), np.float32(np.nan), depth))
+
+
+def _refuse_nothing(met: Int[np.ndarray, "rows columns"], view: View) -> None:
+    if met.min() < 0:
+        row, column = np.argwhere(met < 0)[0]
+        raise DefocusError(
+            f"a ray of pixel row {row}, column {column} of {view.width}×{view.height} meets no surface: "
+            "give the scene a backdrop, or a larger one"
+        )
+
+
+def _window(
+    surface: Surface, view: View, rows: slice, a: tuple[float, float], per_focus: float, offset: tuple[float, float]
+) -> tuple[slice, slice]:
+    """Rows (counted from the band's first) and columns that the surface can appear in."""
+    outline = surface.outline()
+    if outline is None or outline[:, 2].min() <= 0.0:
+        return slice(0, rows.stop - rows.start), slice(0, view.width)
+    x, y = (((outline[:, k] - a[k]) / outline[:, 2] + a[k] * per_focus) * view.focal_px for k in (0, 1))
+    column = (view.width - 1) / 2 - offset[0] + x
+    row = (view.height - 1) / 2 - offset[1] - y
+    return (
+        slice(*(int(i) - rows.start for i in np.clip([row.min(), row.max() + 2.0], rows.start, rows.stop))),
+        slice(*(int(i) for i in np.clip([column.min(), column.max() + 2.0], 0, view.width))),
+    )
+
+
+def _cast(
+    surfaces: Sequence[Surface],
+    view: View,
+    rows: slice,
+    a: tuple[float, float],
+    per_focus: float,
+    offset: tuple[float, float],
+    *,
+    behind: tuple[np.ndarray, np.ndarray] | None = None,
+    coloured: bool = True,
+) -> tuple[Float[np.ndarray, "rows width"], Int[np.ndarray, "rows width"], Float[np.ndarray, "rows width 3"]]:
+    """One ray per pixel from the pupil point `a` (metres), `offset` pixels (right, down) from its middle.
+
+    Returns the depth of the nearest surface, its number (−1: none) and, if asked for, its colour. `behind` holds for
+    each pixel a depth and the number of a surface: only others that are farther count.
+    """
+    x = np.arange(view.width) + (offset[0] - (view.width - 1) / 2)
+    y = (view.height - 1) / 2 - offset[1] - np.arange(rows.start, rows.stop)
+    dx = (x / view.focal_px - a[0] * per_focus)[None, :].astype(np.float32)
+    dy = (y / view.focal_px - a[1] * per_focus)[:, None].astype(np.float32)
+    depth = np.full((dy.size, dx.size), np.inf, dtype=np.float32)
+    number = np.full(depth.shape, -1, dtype=np.int32)
+    colour = np.zeros((*depth.shape, 3), dtype=np.float32)
+    met = []
+    for index in sorted(range(len(surfaces)), key=lambda k: surfaces[k].nearest_m):
+        surface = surfaces[index]
+        window = _window(surface, view, rows, a, per_focus, offset)
+        so_far = depth[window]
+        if so_far.size == 0 or so_far.max() < surface.nearest_m:
+            continue
+        hit = surface.hit(a, dx[:, window[1]], dy[window[0]])
+        nearer = hit.depth_m < so_far
+        if behind is not None:
+            nearer &= (hit.depth_m > behind[0][window]) & (behind[1][window] != index)
+        np.copyto(so_far, hit.depth_m, where=nearer)
+        np.copyto(number[window], np.int32(index), where=nearer)
+        met.append((index, window, hit))
+    for index, window, hit in met if coloured else []:
+        seen = number[window] == index
+        part = colour[window]
+        part[seen] = surfaces[index].colour(
+            np.broadcast_to(hit.column, seen.shape)[seen], np.broadcast_to(hit.row, seen.shape)[seen]
+        )
+    return depth, number, colour

@@ -1,0 +1,207 @@
+"""Paint for the procedural scenes: walls, wood, cloth, stone, grass, skies, lamps. Linear RGB of a texture's grid.
+
+Each paint is fractal noise (see `noise`) under a pattern, with the light and shadow of its relief painted in. Patterns
+finer than the texels fade out instead of aliasing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from .noise import Grid, fractal, hashed, noise
+
+Rgb = Float[np.ndarray, "height width 3"]
+Plane = Float[np.ndarray, "height width"]
+SUN = (-0.55, 0.6)  # light falls on reliefs from the upper left
+
+
+def hex_colour(code: str) -> Float[np.ndarray, "3"]:
+    """Linear RGB of an sRGB colour such as "c68642"."""
+    value = np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)]) / 255.0
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def ramp(t: Float[np.ndarray, "*shape"], codes: Sequence[str]) -> Float[np.ndarray, "*shape 3"]:
+    """Colours along a list of sRGB codes, t from 0 to 1."""
+    stops = np.stack([hex_colour(code) for code in codes])
+    at = np.linspace(0.0, 1.0, len(codes))
+    return np.stack([np.interp(t, at, stops[:, band]) for band in range(3)], axis=-1)
+
+
+def smooth(x: Float[np.ndarray, "*shape"], low: float, high: float) -> Float[np.ndarray, "*shape"]:
+    """0 below `low`, 1 above `high`, smooth between."""
+    t = np.clip((x - low) / (high - low), 0.0, 1.0)
+    return t * t * (3.0 - 2.0 * t)
+
+
+def relief(height_m: Plane, pitch_m: float, strength: float = 1.0) -> Plane:
+    """Brightness of a surface of that height (metres) under a slanting sun; 1 where it is flat."""
+    down, right = np.gradient(height_m, pitch_m)
+    return np.clip(1.0 - strength * (SUN[0] * right - SUN[1] * down), 0.15, 2.5)
+
+
+def resolved(period_m: float, pitch_m: float) -> float:
+    """How much of a pattern of that period the texels can show: 1 from five texels on, 0 at two."""
+    return float(np.clip((period_m / pitch_m - 2.0) / 3.0, 0.0, 1.0))
+
+
+def brick(grid: Grid, brick_m: tuple[float, float] = (0.21, 0.07), palette: Sequence[str] = ()) -> Rgb:
+    """A wall in running bond."""
+    wide, high = brick_m
+    rows = grid.rows + 0.004 * noise(grid, 0.3, 0.3, 1)
+    row = np.floor(rows / high)
+    columns = grid.columns + 0.003 * noise(grid, 0.3, 0.3, 2) + 0.5 * wide * (row % 2)
+    column = np.floor(columns / wide)
+    edge_u = wide / 2 - np.abs(columns - (column + 0.5) * wide)
+    edge_v = high / 2 - np.abs(rows - (row + 0.5) * high)
+    rough = fractal(grid, 0.05, gain=0.8, tag=3)
+    joint = 0.07 * high
+    inside = np.minimum(edge_u, edge_v) - joint * (1.0 + 0.35 * rough)
+    stone = smooth(inside, -0.5 * max(joint, grid.pitch), max(0.6 * joint, grid.pitch))
+    chosen = hashed(row.astype(int), column.astype(int), grid.seed)
+    tone = np.clip(chosen + 0.12 * rough + 0.08 * fractal(grid, 0.8, tag=4), 0.0, 1.0)
+    clay = ramp(tone, palette or ("5a2a20", "7d3b2a", "94492f", "a5573a", "6e3a30", "b87352"))
+    mortar = hex_colour("a39a8c") * (1.0 + 0.18 * rough)[..., None]
+    colour = mortar + stone[..., None] * (clay - mortar)
+    height = 0.010 * stone + 0.0012 * rough
+    weather = np.exp(0.16 * fractal(grid, 1.5, gain=0.7, tag=5))
+    return np.clip(colour * (relief(height, grid.pitch, 0.5) * weather)[..., None], 0.0, None)
+
+
+def planks(grid: Grid, board_m: float, palette: Sequence[str], *, gap: float = 0.025, upright: bool = False) -> Rgb:
+    """Wooden boards along u (or along v)."""
+    if upright:
+        turned = planks(Grid(-grid.v, grid.u[::-1], grid.seed), board_m, palette, gap=gap)
+        return turned.transpose(1, 0, 2)[:, ::-1]
+    board = np.floor(grid.rows / board_m) + 0.0 * grid.columns
+    within = grid.rows / board_m - board - 0.5
+    own = hashed(board.astype(int), 0 * board.astype(int), grid.seed)
+    fibre = fractal(grid, 0.02, gain=0.85, stretch=14.0, tag=1)
+    bend = noise(grid, 3.0 * board_m, 0.5 * board_m, 2) + 0.5 * fractal(grid, board_m, stretch=6.0, gain=0.5, tag=3)
+    rings = np.sin(2.0 * math.pi * (7.0 * own + 2.2 * within + 0.9 * bend))
+    tone = 0.5 + 0.16 * rings + 0.13 * fibre + 0.4 * (own - 0.5)
+    seam = smooth(0.5 - np.abs(within), 0.0, max(gap, 1.5 * grid.pitch / board_m))
+    stain = np.exp(0.12 * fractal(grid, 0.6, gain=0.7, tag=4))
+    return ramp(np.clip(tone, 0.0, 1.0), palette) * (stain * (0.15 + 0.85 * seam))[..., None]
+
+
+def cloth(grid: Grid, codes: Sequence[str], stripe_m: float, *, folds_m: float = 0.0, thread_m: float = 0.004) -> Rgb:
+    """Tartan weave of the given colours; `folds_m` is the width of hanging folds, 0 for none."""
+    sag = 0.15 * stripe_m * noise(grid, 0.4, 0.6, 9)
+    u = grid.columns + sag + (0.25 * folds_m * noise(grid, folds_m, 4.0 * folds_m, 8) if folds_m else 0.0)
+    v = grid.rows + 0.5 * sag
+
+    def stripes(x: Plane, seed: int) -> Float[np.ndarray, "height width 3"]:
+        sett = hashed(np.arange(12), np.full(12, seed), grid.seed)
+        which = (sett * len(codes)).astype(int) % len(codes)
+        table = np.stack([hex_colour(code) for code in codes])[which]
+        place = (x / stripe_m) % 12.0
+        left = np.floor(place).astype(int)
+        blend = smooth(place - left, 1.0 - max(0.08, grid.pitch / stripe_m), 1.0)[..., None]
+        return table[left] * (1.0 - blend) + table[(left + 1) % 12] * blend
+
+    warp, weft = stripes(u, 1), stripes(v, 1)
+    turns = 2.0 * math.pi / thread_m
+    shown = resolved(thread_m, grid.pitch)
+    over = 0.5 + 0.5 * shown * np.sin(turns * (u + v))
+    colour = over[..., None] * warp + (1.0 - over[..., None]) * weft
+    knit = 1.0 + 0.22 * shown * (np.sin(turns * (u - v) * 1.0) * np.sin(turns * (u + v) * 0.5))
+    light = knit * np.exp(0.10 * fractal(grid, 0.08, gain=0.9, tag=1))
+    if folds_m:
+        light = light * np.exp(
+            0.42 * noise(grid, folds_m, 6.0 * folds_m, 4) + 0.15 * noise(grid, folds_m / 2, 3.0 * folds_m, 5)
+        )
+    return colour * light[..., None]
+
+
+def stone(grid: Grid, palette: Sequence[str], largest_m: float = 0.6, gain: float = 0.8) -> Rgb:
+    """Plaster, stone, paper or clouds: fractal noise through a palette."""
+    f = fractal(grid, largest_m, gain=gain, tag=1)
+    colour = ramp(np.clip(0.5 + 0.2 * f, 0.0, 1.0), palette)
+    return (
+        colour * relief(0.02 * largest_m * fractal(grid, largest_m / 4, gain=0.7, tag=2), grid.pitch, 0.25)[..., None]
+    )
+
+
+def grass(grid: Grid, palette: Sequence[str] = ("1d2b0e", "3c5a1c", "5d7f2a", "8fa84a")) -> Rgb:
+    """A meadow seen from above."""
+    blades = 0.6 * fractal(grid, 0.03, gain=0.95, tag=1) + 0.6 * fractal(grid, 0.5, gain=0.8, tag=2)
+    patches = fractal(grid, 2.5, gain=0.6, tag=3)
+    dry = smooth(patches, 0.3, 2.0)[..., None]
+    green = ramp(np.clip(0.45 + 0.2 * blades, 0.0, 1.0), palette)
+    return green * (1.0 - 0.5 * dry) + 0.5 * dry * ramp(np.clip(0.5 + 0.2 * blades, 0, 1), ("4a3d1c", "b7a15c"))
+
+
+def sky(grid: Grid, *, horizon: float = 0.0, palette: Sequence[str] = ("dfe6ea", "9fc0de", "4f86c6")) -> Rgb:
+    """A sky with clouds above a horizon (slopes as metres), hills below."""
+    up = grid.rows - horizon + 0.0 * grid.columns
+    height = np.clip(up / 0.5, 0.0, 1.0)
+    colour = ramp(height**0.7, palette)
+    clouds = smooth(fractal(grid, 0.25, gain=0.62, stretch=2.2, tag=1), 0.0, 2.2)[..., None]
+    shade = np.exp(0.12 * fractal(grid, 0.1, gain=0.7, stretch=2.0, tag=2))[..., None]
+    colour = colour * (1.0 - clouds) + clouds * shade * hex_colour("fbf3e8") * 1.15
+    for k, (rise, roll, code) in enumerate(
+        ((0.055, 0.030, "9db3c4"), (0.025, 0.022, "6f8c93"), (-0.01, 0.016, "47644f"), (-0.045, 0.012, "2c4527"))
+    ):
+        ridge = rise + roll * (noise(grid, 0.14, 1e6, 20 + k) + 0.35 * noise(grid, 0.03, 1e6, 30 + k))
+        trees = (0.004 + 0.002 * k) * np.abs(fractal(grid, 0.012 + 0.006 * k, gain=0.8, tag=10 + k))
+        mask = smooth(ridge + trees - up, -grid.pitch, grid.pitch)[..., None]
+        texture = np.exp((0.05 + 0.07 * k) * fractal(grid, 0.06, gain=0.85, tag=14 + k))[..., None]
+        colour = colour * (1.0 - mask) + mask * hex_colour(code) * texture
+    return colour
+
+
+def city_at_night(grid: Grid, horizon: float = 0.0) -> Rgb:
+    """Houses with lit windows under a dusk sky, for a backdrop."""
+    up = grid.rows - horizon + 0.0 * grid.columns
+    colour = ramp(np.clip(0.15 + up / 0.6, 0.0, 1.0), ("d9825b", "8a5a78", "3a3a68", "161c3c", "0b1024")) * 0.35
+    colour = colour * np.exp(0.12 * fractal(grid, 0.3, stretch=3.0, gain=0.6, tag=1))[..., None]
+    for k, (block, tall, code) in enumerate(
+        ((0.055, 0.12, "2a2c44"), (0.075, 0.075, "1b1d30"), (0.1, 0.035, "0f101c"))
+    ):
+        house = np.floor(grid.columns / block + 0.37 * k).astype(int)
+        top = tall * (0.35 + 1.1 * hashed(house, np.full_like(house, 50 + k), grid.seed))
+        mask = smooth(top - up, -grid.pitch, grid.pitch)[..., None]
+        wall = hex_colour(code) * np.exp(0.15 * fractal(grid, 0.1, tag=60 + k))[..., None]
+        step = 0.011 + 0.003 * k
+        i, j = np.floor(grid.columns / step).astype(int), np.floor(grid.rows / step).astype(int)
+        cell_u, cell_v = grid.columns / step - i - 0.5, grid.rows / step - j - 0.5
+        i, j = np.broadcast_arrays(i, j)
+        lit = hashed(i, j, grid.seed + 7 * k) > 0.72
+        pane = smooth(0.33 - np.maximum(np.abs(cell_u), np.abs(cell_v)), 0.0, max(0.1, grid.pitch / step))
+        tint = ramp(hashed(j, i, grid.seed + 90 + k), ("ffb35c", "ffd9a0", "ffe9c9", "bcd6ff"))
+        wall = wall + (lit * pane * (0.3 + 1.4 * hashed(i + 5, j, grid.seed + k)))[..., None] * tint
+        colour = colour * (1.0 - mask) + mask * wall
+    return colour
+
+
+def lamps(
+    grid: Grid,
+    count: int,
+    radius_m: float,
+    brightest: float,
+    codes: Sequence[str],
+    *,
+    region: tuple[float, float, float, float] | None = None,
+    tag: int = 0,
+) -> Rgb:
+    """Small round lamps, brighter than white, to be added to a paint; `region` is left, right, bottom, top."""
+    rng = np.random.default_rng([grid.seed, 77, tag])
+    left, right, bottom, top = region or (grid.u[0], grid.u[-1], grid.v[-1], grid.v[0])
+    light = np.zeros((len(grid.v), len(grid.u), 3))
+    for _ in range(count):
+        x, y = rng.uniform(left, right), rng.uniform(bottom, top)
+        radius = radius_m * rng.uniform(0.7, 1.3)
+        power = brightest * rng.uniform(0.15, 1.0) ** 1.5
+        colour = hex_colour(codes[int(rng.integers(len(codes)))])
+        i = np.flatnonzero(np.abs(grid.u - x) < 2.5 * radius)
+        j = np.flatnonzero(np.abs(grid.v - y) < 2.5 * radius)
+        if i.size and j.size:
+            distance = np.hypot(grid.u[i][None, :] - x, grid.v[j][:, None] - y) / radius
+            core = smooth(-distance, -1.15, -0.75) + 0.04 * smooth(-distance, -2.5, 0.0)
+            light[j[0] : j[-1] + 1, i[0] : i[-1] + 1] += power * core[..., None] * (0.25 + 0.75 * colour)
+    return light
