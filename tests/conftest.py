@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # Must run before the first import of the packages: every shape in a signature is then checked at run time.
-install_import_hook(["defocus.optics", "defocus.survey"], "beartype.beartype")
+install_import_hook(["defocus.optics", "defocus.survey", "defocus.photo"], "beartype.beartype")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -22,9 +22,9 @@ from jaxtyping import Float
 XYZ_OF_SRGB = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
 
 
-def valid_gains(gains: Float[np.ndarray, "n"] | None) -> bool:
+def valid_gains(gains: Float[np.ndarray, "3"] | None) -> bool:
     """Whether these can be the gains of red, green and blue."""
-    return gains is not None and bool(np.all(np.isfinite(gains[:3])) and np.all(gains[:3] > 1e-6))
+    return gains is not None and bool(np.all(np.isfinite(gains)) and np.all(gains > 1e-6))
 
 
 def valid_matrix(matrix: Float[np.ndarray, "3 3"]) -> bool:
@@ -76,16 +76,16 @@ def grey_gains(
 
 
 def choose_gains(
-    camera: Float[np.ndarray, "n"],
-    daylight: Float[np.ndarray, "n"] | None,
+    camera: Float[np.ndarray, "3"],
+    daylight: Float[np.ndarray, "3"] | None,
     grey: Float[np.ndarray, "3"] | None,
 ) -> tuple[Float[np.ndarray, "3"] | None, str | None]:
     """The first valid white balance of the three, and a note if it is not the camera's."""
     if valid_gains(camera):
-        return camera[:3], None
-    said = ", ".join(f"{g:.4g}" for g in camera[:3])
+        return camera, None
+    said = ", ".join(f"{g:.4g}" for g in camera)
     for gains, name in ((daylight, "the camera's daylight gains"), (grey, "the gains that make the mean grey")):
         if gains is not None and valid_gains(gains):
-            numbers = ", ".join(f"{g:.3f}" for g in gains[:3] / gains[:3].min())
-            return gains[:3], f"the camera's white balance ({said}) is invalid: {name} ({numbers}) were used"
+            numbers = ", ".join(f"{g:.3f}" for g in gains / gains.min())
+            return gains, f"the camera's white balance ({said}) is invalid: {name} ({numbers}) were used"
     return None, f"the camera's white balance ({said}) is invalid"

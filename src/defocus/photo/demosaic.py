@@ -14,13 +14,13 @@ Both expect white-balanced values: the differences of unbalanced colours follow 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import PhotoError
 from .bayer import colour_planes
@@ -47,21 +47,34 @@ def demosaic(
     return rgb[MARGIN : MARGIN + height, MARGIN : MARGIN + width]
 
 
-def _at(image: Float[Array, "h w"], down: int, right: int) -> Float[Array, "h w"]:
-    """The image's value `down` rows below and `right` columns to the right of each pixel."""
-    return jnp.roll(image, (-down, -right), axis=(0, 1))
+def _views(image: Float[Array, "h w"], reach: int) -> Callable[[int, int], Float[Array, "h w"]]:
+    """A function (down, right) that gives each pixel the image's value that far away from it.
+
+    The image is laid down in memory once, with a border of zeros, and every view is a window of it: otherwise XLA
+    fuses the stages and computes the inner ones again for every neighbour of every neighbour.
+    """
+    height, width = image.shape
+    laid = jax.lax.optimization_barrier(jnp.pad(image, reach))  # type: ignore[no-untyped-call]
+    return lambda down, right: jax.lax.slice(
+        laid, (reach + down, reach + right), (reach + down + height, reach + right + width)
+    )
+
+
+def _total(images: Iterable[Float[Array, "h w"]]) -> Float[Array, "h w"]:
+    return reduce(jnp.add, images)
 
 
 def _malvar(m: Float[Array, "h w"], phase: Int[Array, ""]) -> Float[Array, "h w 3"]:
     red, green, blue = colour_planes(m.shape, phase)
-    row2, column2 = _at(m, 0, 2) + _at(m, 0, -2), _at(m, 2, 0) + _at(m, -2, 0)
-    row1, column1 = _at(m, 0, 1) + _at(m, 0, -1), _at(m, 1, 0) + _at(m, -1, 0)
-    diagonal = _at(m, 1, 1) + _at(m, 1, -1) + _at(m, -1, 1) + _at(m, -1, -1)
+    at = _views(m, 2)
+    row2, column2 = at(0, 2) + at(0, -2), at(2, 0) + at(-2, 0)
+    row1, column1 = at(0, 1) + at(0, -1), at(1, 0) + at(-1, 0)
+    diagonal = at(1, 1) + at(1, -1) + at(-1, 1) + at(-1, -1)
     cross = (2.0 * (row1 + column1) + 4.0 * m - row2 - column2) / 8.0  # green from the other two
     along_row = (4.0 * row1 + 5.0 * m - diagonal - row2 + 0.5 * column2) / 8.0  # its row's other colour, at green
     along_column = (4.0 * column1 + 5.0 * m - diagonal - column2 + 0.5 * row2) / 8.0
     opposite = (2.0 * diagonal + 6.0 * m - 1.5 * (row2 + column2)) / 8.0  # red at blue, blue at red
-    in_red_row = red | jnp.roll(red, 1, axis=1)
+    in_red_row = jnp.any(red, axis=1, keepdims=True)
     at_green = (jnp.where(in_red_row, along_row, along_column), jnp.where(in_red_row, along_column, along_row))
     r = jnp.where(red, m, jnp.where(blue, opposite, at_green[0]))
     b = jnp.where(blue, m, jnp.where(red, opposite, at_green[1]))
@@ -73,37 +86,30 @@ def _directional(m: Float[Array, "h w"], phase: Int[Array, ""]) -> Float[Array, 
     difference = _green_minus_other(m, green)
     g = jnp.where(green, m, m + difference)
     # At red pixels the difference is green − red, at blue ones green − blue; each is needed at the other and at green.
-    diagonals = _total(_at(difference, i, j) for i in (-1, 1) for j in (-1, 1))
-    far = _total(_at(difference, i, j) + _at(difference, j, i) for i in (-3, 3) for j in (-1, 1))
+    at = _views(difference, 3)
+    diagonals = _total(at(i, j) for i in (-1, 1) for j in (-1, 1))
+    far = _total(at(i, j) + at(j, i) for i in (-3, 3) for j in (-1, 1))
     swapped = (10.0 * diagonals - far) / 32.0
-    green_red = jnp.where(red, difference, swapped)  # at red and blue pixels
-    green_blue = jnp.where(blue, difference, swapped)
-    steps = ((0, 1), (0, -1), (1, 0), (-1, 0))
-    r = g - jnp.where(green, _total(_at(green_red, *s) for s in steps) / 4.0, green_red)
-    b = g - jnp.where(green, _total(_at(green_blue, *s) for s in steps) / 4.0, green_blue)
-    return jnp.stack([jnp.where(red, m, r), g, jnp.where(blue, m, b)], axis=-1)
+    made = []
+    for own in (red, blue):
+        known = jnp.where(own, difference, swapped)  # at red and blue pixels
+        at = _views(known, 1)
+        between = (at(0, 1) + at(0, -1) + at(1, 0) + at(-1, 0)) / 4.0
+        made.append(jnp.where(own, m, g - jnp.where(green, between, known)))
+    return jnp.stack([made[0], g, made[1]], axis=-1)
 
 
-def _green_minus_other(m: Float[Array, "h w"], green: Array) -> Float[Array, "h w"]:
+def _green_minus_other(m: Float[Array, "h w"], green: Bool[Array, "h w"]) -> Float[Array, "h w"]:
     """Green minus the pixel's own colour, at red and blue pixels; what stands at green ones is not used."""
     sums, weights = [], []
-    sign = jnp.where(green, 1.0, -1.0).astype(m.dtype)
-    for down, right in ((1, 0), (0, 1)):
-        side = partial(_step, down=down, right=right)
-        other = (side(m, 1) + side(m, -1)) / 2.0 + (2.0 * m - side(m, 2) - side(m, -2)) / 4.0
-        d = sign * (m - other)
-        change = jnp.abs(side(d, 1) - side(d, -1))
-        band = _total(_step(change, k, right, down) for k in range(-2, 3))  # across the direction
-        for way in (1, -1):
-            sums.append(_total(side(d, way * k) for k in range(5)) / 5.0)
-            roughness = _total(side(band, way * k) for k in range(5))
+    at = _views(m, 2)
+    for i, j in ((1, 0), (0, 1)):  # along columns, along rows
+        other = (at(i, j) + at(-i, -j)) / 2.0 + (2.0 * m - at(2 * i, 2 * j) - at(-2 * i, -2 * j)) / 4.0
+        d = _views(jnp.where(green, m - other, other - m), 4)
+        change = _views(jnp.abs(d(i, j) - d(-i, -j)), 2)
+        band = _views(_total(change(k * j, k * i) for k in range(-2, 3)), 4)  # five pixels across the direction
+        for way in (1, -1):  # five pixels to either side, this one being the first
+            sums.append(_total(d(way * k * i, way * k * j) for k in range(5)) / 5.0)
+            roughness = _total(band(way * k * i, way * k * j) for k in range(5))
             weights.append(1.0 / (roughness**2 + 1e-10))
     return _total(w * s for w, s in zip(weights, sums, strict=True)) / _total(weights)
-
-
-def _total(images: Iterable[Float[Array, "h w"]]) -> Float[Array, "h w"]:
-    return reduce(jnp.add, images)
-
-
-def _step(image: Float[Array, "h w"], distance: int, down: int, right: int) -> Float[Array, "h w"]:
-    return _at(image, distance * down, distance * right)

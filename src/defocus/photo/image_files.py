@@ -32,7 +32,11 @@ def read_picture(
     if path.stat().st_size == 0:
         raise PhotoError("the file is empty", file=path)
     deep = _deep(path)
-    array = _read_8(path, notes) if deep is None else deep
+    if deep is None:
+        array = _read_8(path, notes, exif.orientation)
+    else:
+        array = deep
+        notes += _other_profile(path)
     if array.shape[0] < 1 or array.shape[1] < 1:
         raise PhotoError("it has no pixels", file=path)
     if array.shape[2] in (2, 4):
@@ -76,13 +80,31 @@ def _deep(path: Path) -> Shaped[np.ndarray, "h w channels"] | None:
     return array if array.ndim == 3 else array[..., None]
 
 
-def _read_8(path: Path, notes: list[str]) -> Shaped[np.ndarray, "h w channels"]:
+def _other_profile(path: Path) -> list[str]:
+    """A note where a 16-bit file has a colour profile other than sRGB."""
+    from PIL import Image, ImageCms
+
+    try:
+        with Image.open(path) as image:
+            profile = image.info.get("icc_profile")
+        name = profile and ImageCms.getProfileDescription(ImageCms.ImageCmsProfile(io.BytesIO(profile))).strip()
+    except (OSError, SyntaxError, ValueError, ImageCms.PyCMSError):
+        name = "of unknown kind"
+    if not name or "srgb" in name.lower():
+        return []
+    return [f"the embedded profile {name!r} was not applied: values of 16 bits are taken for sRGB"]
+
+
+def _read_8(path: Path, notes: list[str], orientation: int) -> Shaped[np.ndarray, "h w channels"]:
+    """The values as they are stored, of 8 bits."""
     from PIL import Image, ImageCms, UnidentifiedImageError
 
     try:
         with Image.open(path) as opened:
             opened.load()
             image: Image.Image = opened
+            # Pillow turns TIFF files on its own, and then forgets their orientation.
+            was_turned = orientation != 1 and opened.getexif().get(0x0112, 1) == 1
             if image.mode in ("P", "PA", "1", "CMYK", "YCbCr", "LAB", "HSV"):
                 image = image.convert("RGBA" if "transparency" in image.info else "RGB")
             if image.mode not in ("L", "LA", "RGB", "RGBA"):
@@ -104,7 +126,8 @@ def _read_8(path: Path, notes: list[str]) -> Shaped[np.ndarray, "h w channels"]:
         raise PhotoError(str(error), file=path) from error
     except (OSError, SyntaxError, ValueError, ImageCms.PyCMSError) as error:
         raise PhotoError(f"damaged or truncated: {error}", file=path) from error
-    return array if array.ndim == 3 else array[..., None]
+    array = array if array.ndim == 3 else array[..., None]
+    return turned(array, {6: 8, 8: 6}.get(orientation, orientation)) if was_turned else array
 
 
 def check_picture_path(path: str | Path, *, linear: bool = True, bits: int = 8) -> Path:

@@ -66,7 +66,7 @@ def _decode(raw: Any, path: Path, orientation: int | None) -> RawPhoto | RgbPhot
     )
     if daylight is None and matrix is not None:
         daylight = np.array(raw.daylight_whitebalance, np.float64)[:3]
-    camera = np.array(raw.camera_whitebalance, np.float64)
+    camera = np.array(raw.camera_whitebalance, np.float64)[:3]
     if matrix is None and not valid_gains(camera):
         raise UnsupportedPhotoError(
             "LibRaw knows neither white balance nor colours of this file, and may have guessed its camera from the "
@@ -111,8 +111,8 @@ def _demosaiced(
     turn: int,
     exif: Exif,
     notes: list[str],
-    camera: Float[np.ndarray, "n"],
-    daylight: Float[np.ndarray, "n"] | None,
+    camera: Float[np.ndarray, "3"],
+    daylight: Float[np.ndarray, "3"] | None,
     matrix: Float[np.ndarray, "3 3"],
 ) -> RgbPhoto:
     """A RAW file with all colours in each pixel: balanced and taken to linear sRGB, without demosaicing."""
@@ -204,8 +204,8 @@ def _with_libraw(exif: Exif, raw: Any, orientation: int) -> Exif:
     return replace(exif, orientation=orientation, **missing)
 
 
-def _triple(gains: Float[np.ndarray, "n"] | None) -> tuple[float, float, float] | None:
+def _triple(gains: Float[np.ndarray, "3"] | None) -> tuple[float, float, float] | None:
     if gains is None or not valid_gains(gains):
         return None
-    red, green, blue = (gains[:3] / gains[:3].min()).tolist()
+    red, green, blue = (gains / gains.min()).tolist()
     return red, green, blue

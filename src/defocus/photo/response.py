@@ -61,24 +61,24 @@ LINEAR = Response.power(1.0)
 @jax.jit
 def encode(linear: Float[Array, "*shape"], response: Response = SRGB) -> Float[Array, "*shape"]:
     """Display values of linear light, which is cut to 0..1 first."""
-    x = jnp.clip(linear, 0.0, 1.0)
+    x, parameter = jnp.clip(linear, 0.0, 1.0), jnp.asarray(response.x[0])
     if response.kind == "table":
         return jnp.interp(x, response.x, response.y).astype(x.dtype)
     if response.kind == "power":
-        return _power(x, 1.0 / response.x[0])
+        return _power(x, 1.0 / parameter)
     v = jnp.where(x <= 0.0031308, 12.92 * x, 1.055 * _power(jnp.maximum(x, 0.0031308), 1.0 / 2.4) - 0.055)
-    return _bend(v, response.x[0])
+    return _bend(v, parameter)
 
 
 @jax.jit
 def decode(display: Float[Array, "*shape"], response: Response = SRGB) -> Float[Array, "*shape"]:
     """Linear light of display values: the inverse of `encode`."""
-    v = jnp.clip(display, 0.0, 1.0)
+    v, parameter = jnp.clip(display, 0.0, 1.0), jnp.asarray(response.x[0])
     if response.kind == "table":
         return jnp.interp(v, response.y, response.x).astype(v.dtype)
     if response.kind == "power":
-        return _power(v, response.x[0])
-    v = _bend(v, 1.0 / response.x[0])
+        return _power(v, parameter)
+    v = _bend(v, 1.0 / parameter)
     return jnp.where(v <= 0.04045, v / 12.92, _power((jnp.maximum(v, 0.04045) + 0.055) / 1.055, 2.4))
 
 

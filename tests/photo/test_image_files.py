@@ -1,0 +1,209 @@
+"""Pictures as files: 8 and 16 bits, orientation, colour profiles, damage."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from defocus.errors import PhotoError, UnsupportedPhotoError
+from defocus.photo import RgbPhoto, check_picture_path, decode, read_photo, read_picture, write_linear, write_picture
+from defocus.photo.png16 import SIGNATURE, read_png16, write_png16
+
+tifffile = pytest.importorskip("tifffile")
+
+
+@pytest.fixture(scope="module")
+def picture() -> np.ndarray:
+    """Display values that 8 bits hold exactly."""
+    return np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.float32) / np.float32(255)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("a.png", 8), ("a.tif", 8), ("a.png", 16), ("a.tiff", 16)])
+def test_written_and_read_again(picture: np.ndarray, name: str, bits: int, tmp_path: Path) -> None:
+    fine = picture * 0.999 if bits == 16 else picture
+    write_picture(tmp_path / name, fine, bits=bits)
+    back, _, notes = read_picture(tmp_path / name)
+    assert back.dtype == np.float32
+    assert np.abs(back - fine).max() <= 0.5 / (2**bits - 1) + 1e-6
+    assert notes == []
+    photo = read_photo(tmp_path / name)
+    assert isinstance(photo, RgbPhoto)
+    assert photo.colour is None
+    np.testing.assert_allclose(photo.linear(), decode(back), atol=2e-6)
+    assert "sRGB file" in photo.notes[-1]
+
+
+def test_jpeg(tmp_path: Path) -> None:
+    y, x = np.mgrid[:40, :60] / 60.0
+    display = np.stack([x, y, 1 - x], axis=-1).astype(np.float32)
+    write_picture(tmp_path / "a.jpg", display)
+    assert np.abs(read_picture(tmp_path / "a.jpg")[0] - display).max() < 0.03
+    misnamed = tmp_path / "a.dat"
+    misnamed.write_bytes((tmp_path / "a.jpg").read_bytes())
+    assert read_photo(misnamed).size == (60, 40)
+
+
+@pytest.mark.parametrize("orientation", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_exif_orientation_is_applied(orientation: int, tmp_path: Path) -> None:
+    from PIL import ImageOps
+    from PIL.TiffImagePlugin import IFDRational
+
+    image = Image.fromarray(np.random.default_rng(1).integers(0, 256, (10, 16, 3), np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    exif[0x010F] = "Maker"
+    ifd = exif.get_ifd(0x8769)
+    ifd[0x920A], ifd[0x829D], ifd[0xA405] = IFDRational(35), IFDRational(9, 5), 52
+    image.save(tmp_path / "a.tif", exif=exif)
+    image.save(tmp_path / "a.jpg", exif=exif)
+    back, read, _ = read_picture(tmp_path / "a.tif")
+    with Image.open(tmp_path / "a.tif") as opened:
+        upright = np.asarray(ImageOps.exif_transpose(opened))
+    np.testing.assert_allclose(back, upright / 255.0, atol=1e-6)
+    assert read.orientation == orientation
+    _, of_jpeg, _ = read_picture(tmp_path / "a.jpg")
+    assert (of_jpeg.make, of_jpeg.focal_mm, of_jpeg.f_number, of_jpeg.focal_35mm) == ("Maker", 35.0, 1.8, 52.0)
+    as_stored, _, _ = read_picture(tmp_path / "a.tif", 1)
+    np.testing.assert_allclose(as_stored, np.asarray(image) / 255.0, atol=1e-6)
+
+
+def _encoded(values: np.ndarray, rules: np.ndarray) -> bytes:
+    """A 16-bit PNG with a chosen prediction rule for each row, written byte by byte from the specification."""
+    height, width, channels = values.shape
+    size = channels * 2
+    rows = [bytes(row) for row in values.astype(">u2").reshape(height, -1).view(np.uint8)]
+    packed = bytearray()
+    for r, rule in enumerate(rules):
+        packed.append(rule)
+        for i, byte in enumerate(rows[r]):
+            left = rows[r][i - size] if i >= size else 0
+            above = rows[r - 1][i] if r else 0
+            corner = rows[r - 1][i - size] if r and i >= size else 0
+            guess = left + above - corner
+            nearest = min((left, above, corner), key=lambda v, guess=guess: abs(guess - v))
+            packed.append((byte - (0, left, above, (left + above) // 2, nearest)[rule]) % 256)
+    colour = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    out = bytearray(SIGNATURE)
+    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
+    for kind, body in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(packed))), (b"IEND", b"")):
+        out += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return bytes(out)
+
+
+@pytest.mark.parametrize("shape", [(23, 17, 3), (9, 40, 4), (12, 12, 1), (7, 1, 2), (1, 9, 3), (1, 1, 3)])
+def test_every_prediction_rule_of_png(shape: tuple[int, int, int], tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 65536, shape)
+    (tmp_path / "a.png").write_bytes(_encoded(values, rng.integers(0, 5, shape[0])))
+    np.testing.assert_array_equal(read_png16(tmp_path / "a.png"), values)
+
+
+def test_pillow_reads_our_png(tmp_path: Path) -> None:
+    values = np.random.default_rng(3).integers(0, 65536, (15, 22, 3)).astype(np.uint16)
+    write_png16(tmp_path / "a.png", values)
+    with Image.open(tmp_path / "a.png") as image:
+        seen = np.asarray(image.convert("RGB"))
+    assert np.abs(seen.astype(float) - values / 257.0).max() <= 1.0
+
+
+def test_transparency_grey_and_palettes(tmp_path: Path) -> None:
+    grey = np.random.default_rng(4).integers(0, 256, (9, 11), np.uint8)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    back, _, notes = read_picture(tmp_path / "grey.png")
+    np.testing.assert_allclose(back, np.repeat(grey[..., None] / 255.0, 3, axis=-1), atol=1e-6)
+    assert notes == []
+    rgba = np.dstack([grey, grey, 255 - grey, grey])
+    Image.fromarray(rgba).save(tmp_path / "rgba.png")
+    back, _, notes = read_picture(tmp_path / "rgba.png")
+    np.testing.assert_allclose(back, rgba[..., :3] / 255.0, atol=1e-6)
+    assert notes == ["transparency was dropped"]
+    Image.fromarray(rgba[..., :3]).quantize(16).save(tmp_path / "palette.png")
+    assert read_picture(tmp_path / "palette.png")[0].shape == (9, 11, 3)
+
+
+def test_other_colour_profiles_are_converted(tmp_path: Path) -> None:
+    """A profile whose red is sRGB's blue and whose blue is sRGB's red."""
+    values = np.random.default_rng(6).integers(0, 256, (8, 9, 3), np.uint8)
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    Image.fromarray(values).save(tmp_path / "srgb.png", icc_profile=srgb)
+    back, _, notes = read_picture(tmp_path / "srgb.png")
+    np.testing.assert_allclose(back, values / 255.0, atol=1e-6)
+    assert notes == []
+    swapped = srgb.replace(b"rXYZ", b"????").replace(b"bXYZ", b"rXYZ").replace(b"????", b"bXYZ")
+    swapped = swapped.replace("sRGB".encode("utf-16-be"), "Swap".encode("utf-16-be"))
+    Image.fromarray(values).save(tmp_path / "swap.png", icc_profile=swapped)
+    back, _, notes = read_picture(tmp_path / "swap.png")
+    np.testing.assert_allclose(back, values[..., ::-1] / 255.0, atol=2.5 / 255.0)
+    assert notes == ["colours were converted from the embedded profile 'Swap built-in' to sRGB"]
+    deep = values.astype(np.uint16) * 257
+    tifffile.imwrite(tmp_path / "swap.tif", deep, photometric="rgb", iccprofile=swapped)
+    back, _, notes = read_picture(tmp_path / "swap.tif")
+    np.testing.assert_allclose(back, values / 255.0, atol=1e-6)
+    assert notes == ["the embedded profile 'Swap built-in' was not applied: values of 16 bits are taken for sRGB"]
+
+
+def test_damage_is_named(picture: np.ndarray, tmp_path: Path) -> None:
+    for name, bits in (("deep.png", 16), ("flat.png", 8), ("a.jpg", 8), ("deep.tif", 16), ("flat.tif", 8)):
+        path = tmp_path / name
+        write_picture(path, np.tile(picture, (4, 4, 1)), bits=bits)
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+        with pytest.raises(PhotoError, match=name.replace(".", r"\.")):
+            read_photo(path)
+    deep = tmp_path / "deep.png"
+    write_picture(deep, picture, bits=16)
+    data = bytearray(deep.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    deep.write_bytes(bytes(data))
+    with pytest.raises(PhotoError, match=r"deep\.png: damaged: the checksum of its IDAT"):
+        read_photo(deep)
+    empty = tmp_path / "empty.jpg"
+    empty.touch()
+    with pytest.raises(PhotoError, match=r"empty\.jpg: the file is empty"):
+        read_photo(empty)
+    text = tmp_path / "text.png"
+    text.write_text("hello")
+    with pytest.raises(PhotoError, match=r"text\.png: not a photograph"):
+        read_photo(text)
+
+
+def test_kinds_that_are_refused(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "float.tif", np.zeros((8, 8, 3), np.float32), photometric="rgb")
+    with pytest.raises(UnsupportedPhotoError, match=r"float\.tif: a TIFF of float32 RGB values"):
+        read_photo(tmp_path / "float.tif")
+    Image.fromarray(np.zeros((8, 8), np.int32)).save(tmp_path / "int.tif")
+    with pytest.raises(UnsupportedPhotoError, match=r"int\.tif"):
+        read_photo(tmp_path / "int.tif")
+
+
+def test_planar_tiff(tmp_path: Path) -> None:
+    values = np.random.default_rng(5).integers(0, 65536, (3, 8, 10)).astype(np.uint16)
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric="rgb", planarconfig="separate")
+    np.testing.assert_allclose(read_picture(tmp_path / "a.tif")[0], np.moveaxis(values, 0, -1) / 65535.0, atol=1e-6)
+
+
+def test_names_that_cannot_be_written(picture: np.ndarray, tmp_path: Path) -> None:
+    for name, words in (("a.gif", "ends in"), ("no/a.png", "there is no folder"), ("a.npy", "ends in")):
+        with pytest.raises(PhotoError, match=words):
+            check_picture_path(tmp_path / name, linear=False)
+    with pytest.raises(PhotoError, match="a JPEG has 8 bits"):
+        write_picture(tmp_path / "a.jpg", picture, bits=16)
+    with pytest.raises(PhotoError, match="12 bits"):
+        write_picture(tmp_path / "a.png", picture, bits=12)
+    with pytest.raises(PhotoError, match="1 values are not finite"):
+        write_picture(tmp_path / "a.png", np.where(np.arange(1800).reshape(20, 30, 3) == 7, np.nan, picture))
+    with pytest.raises(PhotoError, match=r"\.npy or \.npz"):
+        write_linear(tmp_path / "a.png", picture)
+
+
+def test_linear_light(picture: np.ndarray, tmp_path: Path) -> None:
+    write_linear(tmp_path / "a.npy", picture * 3.0)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), picture * 3.0)
+    write_linear(tmp_path / "a.npz", picture, depth_m=np.ones(3))
+    with np.load(tmp_path / "a.npz") as data:
+        assert set(data) == {"linear", "depth_m"}
