@@ -9,10 +9,12 @@ import typer
 
 from .. import __version__
 from ..errors import DefocusError
+from .depth import depth
 from .develop import develop
 from .lens import lens_app
 from .psf import psf
 from .psf_grid import psf_grid
+from .scene import scene
 
 app = typer.Typer(
     name="defocus",
@@ -26,6 +28,8 @@ app.add_typer(lens_app, name="lens")
 app.command()(psf)
 app.command("psf-grid")(psf_grid)
 app.command()(develop)
+app.command()(depth)
+app.command()(scene)
 
 
 def _version(wanted: bool) -> None:

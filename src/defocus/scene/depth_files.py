@@ -1,0 +1,228 @@
+"""Depth maps as files.
+
+    .npz    `depth_m` in metres and, where known, `intrinsics` = fx, fy, cx, cy in pixels
+    .npy    one array
+    .png    16-bit grey; the metres of one step must be stated
+    .pfm    portable float map, one channel; the sign of its scale is the byte order, its size is ignored (the
+            files of stereo benchmarks write numbers there that do not apply)
+    .dpt    Sintel: the number 202021.25, width, height, then floats
+    .exr    one channel Z, Y or R; needs the package OpenEXR
+
+Numbers are metres unless `scale_m` says how many metres one is. What is done about holes: `depth_maps`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DepthError, MissingPackageError
+from .depth_maps import Depth, Intrinsics, complete_depth
+
+SINTEL = 202021.25
+FORMATS = (".npz", ".npy", ".png", ".pfm", ".dpt", ".exr")
+EXR_CHANNELS = ("Z", "Y", "R")
+Plane = Float[np.ndarray, "height width"]
+
+
+def read_depth(path: str | Path, *, scale_m: float | None = None) -> Depth:
+    """Read a depth map in metres, its holes filled. `scale_m`: metres per unit of the file."""
+    path = Path(path)
+    kind = check_depth_path(path)
+    if not path.is_file():
+        raise DepthError("no such file", file=path)
+    if scale_m is not None and not 0.0 < scale_m < math.inf:
+        raise DepthError(f"a scale of {scale_m} m per unit; expected a positive number", file=path)
+    intrinsics: Intrinsics | None = None
+    notes: tuple[str, ...] = ()
+    if kind == ".npz":
+        stored, intrinsics, notes = _read_npz(path, scale_m)
+    else:
+        stored = _READERS[kind](path)
+    if kind == ".png" and scale_m is None:
+        raise DepthError(
+            "a PNG holds whole numbers; say how many metres one is (0.001: millimetres; 1/256 = 0.00390625: KITTI)",
+            file=path,
+        )
+    stored = np.asarray(stored)
+    if stored.ndim == 3 and 1 in (stored.shape[0], stored.shape[2]):
+        stored = stored[0] if stored.shape[0] == 1 else stored[..., 0]
+    if stored.dtype.kind not in "fiu":
+        raise DepthError(f"values of type {stored.dtype}; expected numbers", file=path)
+    if stored.dtype.kind in "iu" and scale_m is None and kind == ".npy":
+        raise DepthError(f"whole numbers ({stored.dtype}); say how many metres one is", file=path)
+    metres = stored.astype(np.float32) * np.float32(scale_m or 1.0)
+    return complete_depth(metres, intrinsics=intrinsics, file=path, notes=notes)
+
+
+def write_depth(
+    path: str | Path,
+    depth_m: Plane,
+    *,
+    intrinsics: Intrinsics | None = None,
+    scale_m: float | None = None,
+) -> None:
+    """Write a depth map in metres; a PNG needs `scale_m`, the metres of one step. Only .npz keeps the intrinsics."""
+    path = Path(path)
+    kind = check_depth_path(path)
+    depth = np.ascontiguousarray(depth_m, dtype=np.float32)
+    if kind == ".png":
+        _write_png(path, depth, scale_m)
+        return
+    if scale_m is not None:
+        raise DepthError(f"{kind} files are written in metres; a scale is for .png alone", file=path)
+    if kind == ".npz":
+        known = {} if intrinsics is None else {"intrinsics": np.array(intrinsics, dtype=np.float64)}
+        np.savez_compressed(path, depth_m=depth, **known)  # type: ignore[arg-type]
+    elif kind == ".npy":
+        np.save(path, depth)
+    elif kind == ".pfm":
+        header = f"Pf\n{depth.shape[1]} {depth.shape[0]}\n-1.0\n".encode()
+        path.write_bytes(header + depth[::-1].astype("<f4").tobytes())
+    elif kind == ".dpt":
+        header = struct.pack("<fii", SINTEL, depth.shape[1], depth.shape[0])
+        path.write_bytes(header + depth.astype("<f4").tobytes())
+    else:
+        exr = _openexr("writing")
+        exr.File({"compression": exr.ZIP_COMPRESSION, "type": exr.scanlineimage}, {"Z": depth}).write(str(path))
+
+
+def check_depth_path(path: str | Path, *, writable: bool = False) -> str:
+    """The kind of a depth file by its name; with `writable`, also that its folder is there."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in FORMATS:
+        raise DepthError(f"a depth map is a file that ends in {', '.join(FORMATS)}", file=path)
+    if writable and not path.resolve().parent.is_dir():
+        raise DepthError(f"cannot be written: there is no folder {path.parent}", file=path)
+    if writable and kind == ".exr":
+        _openexr("writing")
+    return kind
+
+
+def _read_npz(path: Path, scale_m: float | None) -> tuple[Plane, Intrinsics | None, tuple[str, ...]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files if name in ("depth_m", "intrinsics")}
+            names = archive.files
+    except Exception as error:  # a damaged archive raises zip, zlib, EOF and value errors
+        raise DepthError(f"not a readable .npz archive: {error}", file=path) from error
+    if "depth_m" not in arrays:
+        raise DepthError(f"no array `depth_m`; it holds {', '.join(names) or 'nothing'}", file=path)
+    if scale_m not in (None, 1.0):
+        raise DepthError(f"`depth_m` is in metres; a scale of {scale_m:g} does not apply", file=path)
+    intrinsics = arrays.get("intrinsics")
+    if intrinsics is None:
+        return arrays["depth_m"], None, ()
+    values = np.asarray(intrinsics, dtype=np.float64).ravel()
+    if values.size == 4 and np.isnan(values).all():
+        return arrays["depth_m"], None, ("its intrinsics are NaN: taken as unknown",)
+    if values.size != 4 or not np.all(np.isfinite(values)) or min(values[:2]) <= 0.0:
+        raise DepthError(f"intrinsics {values.tolist()}; expected fx, fy, cx, cy in pixels", file=path)
+    return arrays["depth_m"], (float(values[0]), float(values[1]), float(values[2]), float(values[3])), ()
+
+
+def _read_npy(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DepthError(f"not a readable .npy file: {error}", file=path) from error
+
+
+def _read_png(path: Path) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            mode = image.mode
+            array = np.asarray(image)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DepthError(f"not a readable PNG: {error}", file=path) from error
+    if not mode.startswith("I"):
+        raise DepthError(
+            f"a PNG of kind {mode}; expected 16-bit grey: 8 bits or colours are a drawing of depth", file=path
+        )
+    return array
+
+
+def _read_pfm(path: Path) -> np.ndarray:
+    data = path.read_bytes()
+    header = re.match(rb"(P[fF])\s+(\d+)\s+(\d+)\s+([-+]?[0-9.eE+-]+)\s", data[:200])
+    if header is None:
+        raise DepthError("no PFM header (Pf, width, height, scale)", file=path)
+    if header[1] != b"Pf":
+        raise DepthError("a PFM of three colours; expected one channel", file=path)
+    try:
+        order = "<f4" if float(header[4]) < 0.0 else ">f4"
+    except ValueError as error:
+        raise DepthError(f"PFM scale {header[4].decode()!r}; expected a number", file=path) from error
+    return _floats(path, data[header.end() :], int(header[2]), int(header[3]), order)[::-1]
+
+
+def _read_dpt(path: Path) -> np.ndarray:
+    data = path.read_bytes()
+    tag, width, height = struct.unpack("<fii", data[:12]) if len(data) >= 12 else (math.nan, 0, 0)
+    if tag != SINTEL:
+        raise DepthError(f"its first number is {tag:g}, that of a Sintel depth file {SINTEL}", file=path)
+    return _floats(path, data[12:], width, height, "<f4")
+
+
+def _floats(path: Path, data: bytes, width: int, height: int, order: str) -> np.ndarray:
+    if width < 1 or height < 1 or len(data) != 4 * width * height:
+        raise DepthError(
+            f"{len(data)} bytes of depth; {width}×{height} pixels take {4 * max(width, 0) * max(height, 0)}", file=path
+        )
+    return np.frombuffer(data, order).reshape(height, width).astype(np.float32)
+
+
+def _read_exr(path: Path) -> np.ndarray:
+    exr = _openexr("reading")
+    try:
+        channels = exr.File(str(path), separate_channels=True).channels()
+    except Exception as error:  # OpenEXR's own exceptions have no common base
+        raise DepthError(f"not a readable EXR: {error}", file=path) from error
+    for name in EXR_CHANNELS:
+        if name in channels:
+            return np.asarray(channels[name].pixels)
+    raise DepthError(f"channels {', '.join(channels)}; expected one of {', '.join(EXR_CHANNELS)}", file=path)
+
+
+def _openexr(verb: str) -> Any:
+    try:
+        return import_module("OpenEXR")
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(f"{verb} .exr depth maps", "OpenEXR") from error
+
+
+def _write_png(path: Path, depth: Plane, scale_m: float | None) -> None:
+    from PIL import Image
+
+    if scale_m is None or not 0.0 < scale_m < math.inf:
+        raise DepthError("a PNG holds whole numbers from 1 to 65535; say how many metres one is", file=path)
+    steps = np.round(depth.astype(np.float64) / scale_m)
+    known = np.nan_to_num(steps, nan=0.0, posinf=math.inf, neginf=0.0)  # 0 in a PNG: unknown
+    if known.max() > 65535 or np.any((known < 1) & (depth > 0.0)):
+        near, far = depth[depth > 0.0].min(), depth[depth > 0.0].max()
+        raise DepthError(
+            f"depths from {near:g} to {far:g} m do not fit 65535 steps of {scale_m:g} m; "
+            "choose another scale, or a format of floats such as .npz",
+            file=path,
+        )
+    Image.fromarray(known.astype(np.uint16)).save(path)
+
+
+_READERS: dict[str, Callable[[Path], np.ndarray]] = {
+    ".npy": _read_npy,
+    ".png": _read_png,
+    ".pfm": _read_pfm,
+    ".dpt": _read_dpt,
+    ".exr": _read_exr,
+}
