@@ -23,6 +23,7 @@ from .thin_lens import ThinLens, View
 
 BAND_PIXELS = 1 << 17  # rays that are followed at once: their arrays stay in the cache
 AXIS = (0.0, 0.0)
+SPARSE = 0.15  # share of a window's pixels below which they are read one by one
 FARTHEST = np.float32(np.finfo(np.float32).max)  # stands for infinitely far, where inf stands for nothing met
 
 
@@ -183,7 +184,9 @@ def _cast(
     for index, window, hit in met if coloured else []:
         seen = number[window] == index
         part = colour[window]
-        part[seen] = surfaces[index].colour(
-            np.broadcast_to(hit.column, seen.shape)[seen], np.broadcast_to(hit.row, seen.shape)[seen]
-        )
+        if hit.column.shape[0] == 1 and hit.row.shape[1] == 1 and seen.mean() > SPARSE:
+            np.copyto(part, surfaces[index].colour(hit.column, hit.row), where=seen[..., None])
+        else:
+            column, row = (np.broadcast_to(v, seen.shape)[seen] for v in (hit.column, hit.row))
+            part[seen] = surfaces[index].colour(column, row)
     return depth, number, colour

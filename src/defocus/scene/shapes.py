@@ -50,20 +50,23 @@ class Surface(Protocol):
     def hit(self, a: tuple[float, float], dx: Slopes, dy: Slopes) -> Hit:
         """Where the rays from pupil point `a` meet it."""
 
-    def colour(
-        self, column: Float[np.ndarray, " points"], row: Float[np.ndarray, " points"]
-    ) -> Float[np.ndarray, "points 3"]:
-        """Its colour at texture positions."""
+    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Its colour at texture positions, as `bilinear` takes them."""
 
 
 def bilinear(texture: np.ndarray, column: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Read a texture [height, width] or [height, width, 3] at fractional positions, clamped to its edge."""
+    """Read a texture [height, width] or [height, width, 3] at fractional positions, clamped to its edge.
+
+    Positions are arrays of one shape, or a row of columns and a column of rows, which go faster.
+    """
     height, width = texture.shape[:2]
     column = np.clip(column, 0.0, width - 1.001)
     row = np.clip(row, 0.0, height - 1.001)
     i, j = column.astype(np.int32), row.astype(np.int32)
     fi, fj = column - i, row - j
-    flat = texture.reshape(height * width, -1) if texture.ndim == 3 else texture.reshape(-1)
+    if column.ndim == 2 and column.shape[0] == 1 and row.shape[1] == 1:
+        return _bilinear_by_rows(texture, i[0], j[:, 0], fi[0], fj)
+    flat = texture.reshape(height * width, *texture.shape[2:])
     if texture.ndim == 3:
         fi, fj = fi[..., None], fj[..., None]
     corner = j * width + i
@@ -75,6 +78,19 @@ def bilinear(texture: np.ndarray, column: np.ndarray, row: np.ndarray) -> np.nda
     bottom *= fj
     top += bottom
     return top
+
+
+def _bilinear_by_rows(texture: np.ndarray, i: np.ndarray, j: np.ndarray, fi: np.ndarray, fj: np.ndarray) -> np.ndarray:
+    """Bilinear where all pixels of a column share i and fi, all of a row j and fj: rows first, then columns."""
+    first, last = int(i.min()), int(i.max()) + 2
+    bands = math.prod(texture.shape[2:])
+    part = texture.reshape(texture.shape[0], -1)[:, first * bands : last * bands]  # a view: no copy
+    rows = part[j]
+    rows += fj * (part[j + 1] - rows)
+    at = ((i - first)[:, None] * bands + np.arange(bands)).ravel()
+    left = rows.take(at, axis=1)
+    left += np.repeat(fi, bands) * (rows.take(at + bands, axis=1) - left)
+    return left.reshape(len(j), len(i), *texture.shape[2:])
 
 
 def _plain_floats(surface: object, *names: str) -> None:
@@ -159,9 +175,7 @@ class Card:
             there &= bilinear(self.field, column, row) > 0.0
         return Hit(np.where(there, depth, np.float32(np.inf)), column, row)
 
-    def colour(
-        self, column: Float[np.ndarray, " points"], row: Float[np.ndarray, " points"]
-    ) -> Float[np.ndarray, "points 3"]:
+    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
         return bilinear(self.texture, column, row)
 
 
@@ -223,9 +237,7 @@ class Ball:
         row = np.arcsin(np.clip(y, -1.0, 1.0)) * (-rows / math.pi) + (rows - 1) / 2.0
         return Hit(np.where(there, depth, np.float32(np.inf)), column, row)
 
-    def colour(
-        self, column: Float[np.ndarray, " points"], row: Float[np.ndarray, " points"]
-    ) -> Float[np.ndarray, "points 3"]:
+    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
         return bilinear(self.texture, column, row)
 
 
@@ -259,7 +271,5 @@ class Backdrop:
         column = dx * (columns / self.width) + (columns - 1) / 2.0
         return Hit(depth, column, dy * (-rows / self.height) + (rows - 1) / 2.0)
 
-    def colour(
-        self, column: Float[np.ndarray, " points"], row: Float[np.ndarray, " points"]
-    ) -> Float[np.ndarray, "points 3"]:
+    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
         return bilinear(self.texture, column, row)
