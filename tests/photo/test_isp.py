@@ -30,6 +30,7 @@ from defocus.photo import (
     synthesise_saturation,
 )
 from defocus.photo.bayer import PATTERNS, sample_mosaic, turned, turned_pattern
+from defocus.photo.demosaic import _compress, _expand
 
 MATRIX = np.array([[1.82, -0.96, 0.14], [-0.23, 1.77, -0.54], [-0.02, -0.47, 1.49]])
 CAMERAS = [
@@ -67,8 +68,8 @@ def _malvar_reference(mosaic: np.ndarray, pattern: str) -> np.ndarray:
 
 
 def _directional_reference(mosaic: np.ndarray, pattern: str) -> np.ndarray:
-    """The directional method pixel by pixel, in float64, on the mirrored mosaic."""
-    m = np.pad(np.asarray(mosaic, float), 12, mode="reflect")
+    """The directional method pixel by pixel, in float64, on the root of the mirrored mosaic, which is positive."""
+    m = np.sqrt(np.pad(np.asarray(mosaic, float), 12, mode="reflect") + 0.01)
     h, w = m.shape
     tile = np.array([*pattern]).reshape(2, 2)
     colour = np.array([[tile[i % 2, j % 2] for j in range(w)] for i in range(h)])
@@ -108,7 +109,7 @@ def _directional_reference(mosaic: np.ndarray, pattern: str) -> np.ndarray:
                     out[i, j, channel] = green[i, j] - mean
                 elif colour[i, j] != name:
                     out[i, j, channel] = green[i, j] - known[i, j]
-    return out[12:-12, 12:-12]
+    return out[12:-12, 12:-12] ** 2 - 0.01
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -123,6 +124,17 @@ def test_directional_is_its_definition(detailed: np.ndarray) -> None:
     mosaic = np.asarray(sample_mosaic(jnp.asarray(detailed), jnp.int32(1)))
     ours = np.asarray(demosaic(mosaic, 1, "directional"))
     np.testing.assert_allclose(ours, _directional_reference(mosaic, "GRBG"), atol=2e-4)
+
+
+def test_the_root_and_its_inverse() -> None:
+    light = np.concatenate([np.linspace(-0.1, 0.019, 500), np.linspace(0.02, 2.0, 500)]).astype(np.float32)
+    value = np.asarray(_compress(jnp.asarray(light)), float)
+    np.testing.assert_allclose(value[light >= 0.0], np.sqrt(light[light >= 0.0] + 0.01), rtol=1e-6)
+    assert np.all(np.diff(value) > 0.0)
+    np.testing.assert_allclose(_expand(jnp.asarray(value, jnp.float32)), light, atol=1e-6)
+    slope = np.asarray(jax.vmap(jax.grad(_compress))(jnp.asarray(light)))
+    assert np.all(np.isfinite(slope))
+    assert slope.max() < 7.1  # 1 / (2·√(c/2)): noise about black is never amplified more
 
 
 def test_directional_is_better_than_malvar(detailed: np.ndarray) -> None:
@@ -314,7 +326,7 @@ def test_a_mosaic_of_one_row_is_refused() -> None:
 def test_the_smallest_mosaic() -> None:
     rgb = demosaic(np.array([[0.3, 0.6], [0.6, 0.9]], np.float32), 0)
     assert rgb.shape == (2, 2, 3)
-    np.testing.assert_allclose(rgb[0, 0, 0], 0.3)
+    np.testing.assert_allclose((rgb[0, 0, 0], rgb[0, 1, 1], rgb[1, 1, 2]), (0.3, 0.6, 0.9), atol=1e-6)
     assert np.all(np.isfinite(rgb))
 
 
