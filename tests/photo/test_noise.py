@@ -70,8 +70,9 @@ def test_poisson_numbers_have_poissons_distribution(mean: float) -> None:
     weight = norm.pdf(w) * (w[1] - w[0])
     values, where = np.unique(k, return_inverse=True)
     ours = np.bincount(where, weight)
-    distance = 0.5 * np.abs(ours - exact.pmf(values, mean)).sum()
-    assert distance < 1e-3 + 2.0 * (w[1] - w[0]) * np.sqrt(mean)  # the second part: the grid of w itself
+    assert np.abs(np.cumsum(ours) - exact.cdf(values, mean)).max() < 2e-4
+    if mean <= 60.0:  # each number's own probability; at larger means the grid of w is too coarse to tell
+        assert 0.5 * np.abs(ours - exact.pmf(values, mean)).sum() < 1e-3
 
 
 def test_no_light_no_shot_noise() -> None:
