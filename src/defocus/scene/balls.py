@@ -87,7 +87,7 @@ def knitted(seed: int, palette: Sequence[str], *, rows: int = 26) -> BallPaint:
     def paint(n: Normals) -> Rgb:
         latitude = np.arcsin(np.clip(n[1], -1.0, 1.0)) / np.pi + 0.5
         longitude = np.arctan2(n[0], -n[2]) / np.pi
-        band = ((latitude * len(palette) * 1.0) % 1.0 * 0 + latitude * 11.0).astype(int)
+        band = (latitude * 11.0).astype(int)
         colours = np.stack([hex_colour(code) for code in palette])
         albedo = colours[(hashed(band, 0 * band, seed) * len(palette)).astype(int) % len(palette)]
         across = longitude * rows * 1.3

@@ -84,8 +84,8 @@ def branch(
 
 
 @dataclass(frozen=True)
-class Leaves:
-    """Leaves strewn over a card: their outline and their paint."""
+class Cut:
+    """An outline and the paint inside it."""
 
     field: Plane
     paint: Rgb
@@ -100,7 +100,7 @@ def leaves(
     heading_deg: float = -90.0,
     spread_deg: float = 60.0,
     slim: float = 0.42,
-) -> Leaves:
+) -> Cut:
     """Pointed leaves at the given places, later ones over earlier ones, each with its own tone, veins and gloss."""
     rng = np.random.default_rng([grid.seed, 53])
     field = np.full((len(grid.v), len(grid.u)), FAR)
@@ -132,7 +132,7 @@ def leaves(
         paint[window] = np.where(fresh[..., None] & (inside > -2.5 * grid.pitch)[..., None], colour, paint[window])
         paint[window] += over * (colour - paint[window])
         field[window] = np.maximum(field[window], inside)
-    return Leaves(field, np.clip(paint, 0.0, None))
+    return Cut(field, np.clip(paint, 0.0, None))
 
 
 def scattered(grid: Grid, count: int, tag: int = 0) -> Float[np.ndarray, "leaves 2"]:

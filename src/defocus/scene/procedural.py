@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError
-from .compositions import COMPOSITIONS, FRAME_DIAGONAL_MM, Studio
+from .compositions import COMPOSITIONS
 from .raysampled import Sharp, hidden_surface, ray_sampled, sharp_picture
 from .shapes import Surface
+from .studio import FRAME_DIAGONAL_MM, Studio
 from .thin_lens import ThinLens, View
 
 SCENES: tuple[str, ...] = tuple(COMPOSITIONS)

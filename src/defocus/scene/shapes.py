@@ -143,7 +143,7 @@ class Card:
     ) -> Card:
         """Paint a card with texels of `pitch_m`; `cut` gives the field that is positive where the card is."""
         grid = texel_grid(*size_m, pitch_m, seed)
-        field = None if cut is None else cut(grid).astype(np.float32)
+        field = None if cut is None else np.ascontiguousarray(cut(grid), dtype=np.float32)
         return cls(centre, right, up, *size_m, np.ascontiguousarray(paint(grid), dtype=np.float32), field)
 
     @property

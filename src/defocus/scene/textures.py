@@ -16,6 +16,7 @@ from .noise import Grid, fractal, hashed, noise
 
 Rgb = Float[np.ndarray, "height width 3"]
 Plane = Float[np.ndarray, "height width"]
+RAMP_STEPS = 4096
 SUN = (-0.55, 0.6)  # light falls on reliefs from the upper left
 
 
@@ -28,8 +29,9 @@ def hex_colour(code: str) -> Float[np.ndarray, "3"]:
 def ramp(t: Float[np.ndarray, "*shape"], codes: Sequence[str]) -> Float[np.ndarray, "*shape 3"]:
     """Colours along a list of sRGB codes, t from 0 to 1."""
     stops = np.stack([hex_colour(code) for code in codes])
-    at = np.linspace(0.0, 1.0, len(codes))
-    return np.stack([np.interp(t, at, stops[:, band]) for band in range(3)], axis=-1)
+    at, steps = np.linspace(0.0, 1.0, len(codes)), np.linspace(0.0, 1.0, RAMP_STEPS)
+    table = np.stack([np.interp(steps, at, stops[:, band]) for band in range(3)], axis=-1).astype(np.float32)
+    return table.take((t * (RAMP_STEPS - 1) + 0.5).astype(np.int32), axis=0, mode="clip")
 
 
 def smooth(x: Float[np.ndarray, "*shape"], low: float, high: float) -> Float[np.ndarray, "*shape"]:
@@ -202,6 +204,6 @@ def lamps(
         j = np.flatnonzero(np.abs(grid.v - y) < 2.5 * radius)
         if i.size and j.size:
             distance = np.hypot(grid.u[i][None, :] - x, grid.v[j][:, None] - y) / radius
-            core = smooth(-distance, -1.15, -0.75) + 0.04 * smooth(-distance, -2.5, 0.0)
+            core = smooth(-distance, -1.3, -0.3) + 0.04 * smooth(-distance, -2.5, 0.0)
             light[j[0] : j[-1] + 1, i[0] : i[-1] + 1] += power * core[..., None] * (0.25 + 0.75 * colour)
     return light
