@@ -1,0 +1,154 @@
+"""Defocus of a layered scene: each layer blurred by its own PSF, put together from near to far in linear light.
+
+The usual rule, from far to near, is C ← P∗(αC_i) + (1 − P∗α) C. It takes what a layer covers of the layers behind it as
+independent of where those layers are. That is right for one surface behind another and wrong for two layers of the same
+slanted surface, which never cover each other: the pupil sees one where it does not see the other. With opacities that
+end at the layer's own pixels the rule lets the background shine through slanted surfaces; with opacities that go on
+behind everything nearer, near layers win over far ones. Here, therefore, from near to far,
+
+    w = P∗α,   k = min(1, T / w),   N ← N + k P∗(αC_i),   T ← T − k w,     picture N / (1 − T),
+
+with T, at first 1, the part of the pupil that is still free: a layer takes what it covers, as far as there is room (the
+"disjoint over" of image compositing). For a surface before a complete background both rules agree; a slanted surface is
+the plain sum of its layers, without gaps. A layer's α holds its visible pixels and what continues behind nearer
+surfaces (`scene.surfaces`). Colours are never clipped: a highlight keeps its energy and shows the PSF.
+
+What remains is that the part of a layer that is covered and the layer's texture are taken as independent within the
+pupil. `parts` cuts each PSF into sectors, seen through the same sector of the pupil in every layer (mirrored in front
+of the focus), and composites each by itself: the more parts, the nearer to following every ray, at their price.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..errors import DefocusError
+from ..scene.layers import Layers
+from ..scene.surfaces import Surfaces, find_surfaces
+from .convolve import extend, transform, transform_length, valid_part
+
+SECTOR_FROM_PX = 2.0  # blur radius from which on a PSF's sectors are those of the pupil
+
+
+def require_kernel(coc_px: Float[Array, "layers"], used: Bool[Array, "layers"], size: int) -> None:
+    """Raise `DefocusError` where a layer's circle of confusion does not fit a kernel of `size` pixels."""
+    widest = float(np.where(np.asarray(used), np.abs(np.asarray(coc_px)), 0.0).max())
+    if widest > size / 2 - 1:
+        raise DefocusError(
+            f"a layer has a blur radius of {widest:.1f} px, a kernel of {size} px holds {size / 2 - 1:g}: use PSFs of "
+            f"{2 * math.ceil(widest + 1)} px or more, stop the lens down, or render a smaller picture"
+        )
+
+
+@partial(jax.jit, static_argnames="parts")
+def composite(
+    surfaces: Surfaces,
+    psfs: Float[Array, "layers bands size size"],
+    coc_px: Float[Array, "layers"],
+    *,
+    parts: int = 1,
+) -> Float[Array, "rows cols 3"]:
+    """The defocused picture, linear RGB (`jax.vmap` for many). One band serves all three colours, or each has its own.
+
+    `psfs` belong to the layers, far to near, in photograph orientation; `coc_px` (signed) only says which way round the
+    pupil shows in them. A PSF's sum is kept: less than 1 darkens the picture.
+    """
+    layers, bands, size, _ = psfs.shape
+    rows, cols = surfaces.opacity.shape
+    lengths = (transform_length(rows, size), transform_length(cols, size))
+    wide = jax.tree.map(lambda leaf: extend(leaf, size), surfaces)
+    front, back = jnp.moveaxis(wide.front, -1, 0), jnp.moveaxis(wide.back, -1, 0)
+    cut = jnp.asarray(_sectors(size, parts))
+
+    def add(
+        state: tuple[
+            Float[Array, "3 rows cols"], Float[Array, "bands rows cols"], Float[Array, "parts bands rows cols"]
+        ],
+        layer: tuple[Float[Array, ""], Float[Array, "bands size size"], Float[Array, ""]],
+    ) -> tuple[tuple[Array, Array, Array], None]:
+        light, seen, room = state
+        index, psf, coc = layer
+        here = wide.opacity * jnp.maximum(1.0 - jnp.abs(wide.front_position - index), 0.0)
+        behind = jnp.where(wide.has_back, jnp.maximum(1.0 - jnp.abs(wide.back_position - index), 0.0), 0.0)
+        planes = jnp.concatenate([here * front + behind * back, (here + behind)[None]])
+        kernels = _in_parts(psf, coc, cut)  # [parts, bands, size, size]
+        kernel_spectra = transform(kernels, lengths)
+        spectra = transform(planes, lengths)
+        colour = valid_part(kernel_spectra * spectra[:3], lengths, (rows, cols), size)  # [parts, 3, rows, cols]
+        cover = valid_part(kernel_spectra * spectra[3], lengths, (rows, cols), size)
+        part_sum = kernels.sum((-2, -1), keepdims=True)
+        cover = jnp.maximum(cover / jnp.maximum(part_sum, 1e-20), 0.0)
+        kept = jnp.where(cover > room, room / jnp.maximum(cover, 1e-20), 1.0)
+        share = part_sum / jnp.maximum(part_sum.sum(0), 1e-20)
+        # Added one by one: XLA on the CPU (jax 0.10.2) compiles (kept * colour).sum(0) with one band wrongly.
+        return (
+            light + sum(kept[part] * colour[part] for part in range(parts)),
+            seen + sum(share[part] * kept[part] * cover[part] for part in range(parts)),
+            jnp.maximum(room - kept * cover, 0.0),
+        ), None
+
+    start = (
+        jnp.zeros((3, rows, cols), jnp.float32),
+        jnp.zeros((bands, rows, cols), jnp.float32),
+        jnp.ones((parts, bands, rows, cols), jnp.float32),
+    )
+    index = jnp.arange(layers, dtype=jnp.float32)
+    (light, seen, _), _ = jax.lax.scan(add, start, (index, psfs, coc_px), reverse=True)
+    return jnp.moveaxis(light / jnp.maximum(seen, 1e-6), 0, -1)
+
+
+@partial(jax.jit, static_argnames=("parts", "split"))
+def render_layers(
+    linear: Float[Array, "rows cols 3"],
+    coc_px: Float[Array, "rows cols"],
+    layers: Layers,
+    psfs: Float[Array, "layers bands size size"],
+    *,
+    parts: int = 1,
+    split: bool = True,
+) -> Float[Array, "rows cols 3"]:
+    """A sharp photograph with its blur radii and layers, defocused: hidden parts filled in, then composited."""
+    return composite(find_surfaces(linear, coc_px, layers, split=split), psfs, layers.coc_px, parts=parts)
+
+
+@partial(jax.jit, static_argnames=("parts", "split"))
+def render_patches(
+    linear: Float[Array, "batch rows cols 3"],
+    coc_px: Float[Array, "batch rows cols"],
+    layers: Layers,
+    psfs: Float[Array, "batch layers bands size size"],
+    *,
+    parts: int = 1,
+    split: bool = True,
+) -> Float[Array, "batch rows cols 3"]:
+    """`render_layers` of many patches, each with its own layers and PSFs, in one program."""
+    return jax.vmap(partial(render_layers, parts=parts, split=split))(linear, coc_px, layers, psfs)
+
+
+def _sectors(size: int, parts: int, fine: int = 4) -> Float[np.ndarray, "parts size size"]:
+    """How much of each pixel around the point lies in each of equal sectors."""
+    place = (np.arange(size * fine) + 0.5) / fine - 0.5 - size // 2
+    turn = np.arctan2(-place[:, None], place[None, :]) / (2.0 * np.pi)
+    which = np.floor(np.mod(turn, 1.0) * parts).astype(np.int64).clip(0, parts - 1)
+    share = [(which == part).reshape(size, fine, size, fine).mean((1, 3)) for part in range(parts)]
+    return np.stack(share).astype(np.float32)
+
+
+def _in_parts(
+    psf: Float[Array, "bands size size"], coc_px: Float[Array, ""], cut: Float[Array, "parts size size"]
+) -> Float[Array, "parts bands size size"]:
+    """A layer's PSF in sectors of the pupil. Near the focus there are none to tell apart: equal parts of all of it."""
+    parts = cut.shape[0]
+    if parts == 1:
+        return psf[None]
+    # Light of points in front of the focus crosses the sensor before it comes together: the pupil is turned by 180°.
+    turned = jnp.roll(jnp.flip(cut, (1, 2)), 1 - cut.shape[-1] % 2, (1, 2))
+    cut = jnp.where(coc_px < 0.0, turned, cut)
+    strength = jnp.clip(jnp.abs(coc_px) / SECTOR_FROM_PX, 0.0, 1.0)
+    return (strength * cut + (1.0 - strength) / parts)[:, None] * psf[None]
