@@ -69,7 +69,7 @@ class Depth:
 
 
 def complete_depth(
-    depth_m: Float[np.ndarray, "height width"],
+    depth_m: np.ndarray,
     *,
     intrinsics: Intrinsics | None = None,
     file: str | Path | None = None,
