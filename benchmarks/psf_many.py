@@ -50,10 +50,14 @@ def draw(folder: Path, count: int, seed: int = 20) -> tuple[list[str], dict[str,
     }
 
 
+def kind(status: str) -> str:
+    """A status without its numbers."""
+    return "needs too many samples" if status.startswith("needs") else status.partition(":")[0]
+
+
 def summary(names: list[str], request: dict[str, object], batch: PsfBatch, seconds: float) -> dict[str, object]:
     good = [r for r in batch.reports if r["status"] == "ok"]
-    kinds = Counter(r["status"].partition(":")[0] for r in batch.reports)
-    kinds = Counter({("needs too many samples" if "samples" in k else k): n for k, n in kinds.items()})
+    kinds = Counter(kind(r["status"]) for r in batch.reports)
     residual = np.array([r["residual_waves"] for r in good])
     order = np.argsort([-r.get("residual_waves", 0.0) for r in batch.reports])[:10]
     radius = np.array([lens.image_radius for lens in request["lenses"]])

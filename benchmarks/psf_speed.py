@@ -172,7 +172,7 @@ def parts(spectra: object, pixel: jax.Array, samples: int, size: int, exact: jax
             def one(pupil: jax.Array, s: object, p: jax.Array) -> jax.Array:
                 x = window_axis(size, p, 5)
                 sx, sy = (s.centre[i] + s.half[i] * g for i in (0, 1))
-                wave = matrix_dft(pupil, sx, sy, x, x[::-1], s.wavelength, precision)
+                wave = matrix_dft(pupil, sx, sy, x, -x, s.wavelength, precision)
                 return (jnp.abs(wave) ** 2).reshape(size, 5, size, 5).sum((1, 3))
 
             return jax.vmap(one)(pupils, s, p)

@@ -40,8 +40,8 @@ def choose(count: int) -> list[tuple[str, Lens]]:
     phones = [e for e in entries if e.category == "phone"]
     others = [e for e in entries if e.category != "phone"]
     phone_count = max(4, count // 5)
-    picked = [others[i] for i in np.linspace(0, len(others) - 1, count - phone_count).astype(int)]
-    picked += [phones[i] for i in np.linspace(0, len(phones) - 1, phone_count).astype(int)]
+    picked = [phones[i] for i in np.linspace(0, len(phones) - 1, phone_count).astype(int)]
+    picked += [others[i] for i in np.linspace(0, len(others) - 1, count - phone_count).astype(int)]
     return [(e.name, load_lens(e.name)) for e in picked]
 
 

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-# Must run before the first import of the packages: every shape in a signature is then checked at run time.
-install_import_hook(["defocus.optics", "defocus.survey", "defocus.photo"], "beartype.beartype")
+from defocus.cli.programs import keep_programs
 
 ROOT = Path(__file__).resolve().parents[1]
+# Before JAX is imported. The workers of one run, the commands that they start, and the next run share their programs.
+keep_programs(ROOT / ".cache" / "programs")
+
+# Must run before the first import of the packages: every shape in a signature is then checked at run time.
+install_import_hook(["defocus.optics", "defocus.survey", "defocus.photo"], "beartype.beartype")
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 
 from defocus.lens.prescription import D_LINE_NM
 from defocus.optics.paraxial import first_order_batch
-from defocus.optics.system import Bucket, bucket_of, group_by_bucket, pack
+from defocus.optics.system import COMMON_BUCKETS, Bucket, bucket_of, group_by_bucket, pack
 from defocus.optics.trace import Rays, trace_batch
 
 from .harness import LARGE, LENSES, MEDIUM, RAYS, SMALL, trace_items
@@ -101,8 +102,8 @@ def test_a_new_bucket_does_compile(compilations: list[str]) -> None:
 
 def test_groups_cover_all_lenses_once() -> None:
     lenses = [*all_samples(), double_gauss(), phone()]
-    for fewest in (1, 2, 100):
-        groups = group_by_bucket(lenses, fewest=fewest)
+    for fewest, common in itertools.product((1, 2, 100), (False, True)):
+        groups = group_by_bucket(lenses, fewest=fewest, common=common)
         members = [i for _, some in groups for i in some]
         assert sorted(members) == list(range(len(lenses)))
         for bucket, some in groups:
@@ -113,3 +114,5 @@ def test_groups_cover_all_lenses_once() -> None:
                 assert own.even <= bucket.even
                 assert own.odd <= bucket.odd
     assert len(group_by_bucket(lenses, fewest=1)) > len(group_by_bucket(lenses, fewest=100))
+    every = group_by_bucket(lenses, fewest=100, common=True)
+    assert {(b.surfaces, b.even, b.odd) for b, _ in every} <= set(COMMON_BUCKETS)

@@ -12,6 +12,7 @@ from ..errors import DefocusError
 from .depth import depth
 from .develop import develop
 from .lens import lens_app
+from .programs import keep_programs
 from .psf import psf
 from .psf_grid import psf_grid
 from .scene import scene
@@ -47,6 +48,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `defocus` command. Wrong use ends with exit code 2 and one line that helps."""
+    keep_programs()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -124,6 +124,12 @@ def chief_ray(
     )
 
 
+def axial_ray() -> ChiefRay:
+    """The chief ray of a point on the axis: the axis."""
+    zero = jnp.zeros(())
+    return ChiefRay(jnp.zeros(3), jnp.array([0.0, 0.0, 1.0]), zero, zero, zero, jnp.ones((), bool), zero)
+
+
 class _Search(eqx.Module):
     """A bracket of p, and the ray at its lower end."""
 
@@ -170,7 +176,7 @@ def _reorder(system: System, order: Int[Array, " surfaces"], used: Bool[Array, "
     number = jnp.arange(system.surfaces)
     keep = used & (number > 0)
 
-    def pick(values: Float[Array, surfaces * more]) -> Float[Array, surfaces * more]:
+    def pick(values: Float[Array, "surfaces *more"]) -> Float[Array, "surfaces *more"]:
         mask = keep.reshape(-1, *([1] * (values.ndim - 1)))
         return jnp.where(mask, side * values[safe], 0.0)
 

@@ -18,6 +18,7 @@ from ..lens.prescription import D_LINE_NM, Lens
 
 SURFACE_BUCKETS = (16, 32, 64, 128, 200)
 TERM_BUCKETS = (0, 10, 20)  # even terms r^2, r^4, ...; odd terms r^3, r^5, ...
+COMMON_BUCKETS = ((64, 10, 0), (64, 10, 10), (200, 20, 20))  # nearly every lens fits into the first
 
 
 class System(eqx.Module):
@@ -151,19 +152,26 @@ def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
     return pack([lens], wavelength_nm)[0]
 
 
-def group_by_bucket(lenses: Sequence[Lens], fewest: int = 150) -> list[tuple[Bucket, list[int]]]:
+def group_by_bucket(
+    lenses: Sequence[Lens], fewest: int = 150, *, common: bool = False
+) -> list[tuple[Bucket, list[int]]]:
     """Positions of the lenses by bucket, so that each group compiles once.
 
     A bucket with fewer than `fewest` lenses joins the smallest larger one that is in use: a compilation costs more
-    than the padding.
+    than the padding. With `common` it joins one of COMMON_BUCKETS, in use or not, so that the next call with other
+    lenses finds its program compiled.
     """
     groups: dict[tuple[int, int, int], list[int]] = {}
     for position, lens in enumerate(lenses):
         b = bucket_of(lens)
         groups.setdefault((b.surfaces, b.even, b.odd), []).append(position)
     for key in sorted(groups, key=lambda k: (len(groups[k]), k)):
-        larger = [k for k in groups if k != key and all(a >= b for a, b in zip(k, key, strict=True))]
-        if len(groups[key]) < fewest and larger:
+        if len(groups[key]) >= fewest:
+            continue
+        candidates = COMMON_BUCKETS if common else [k for k in groups if k != key]
+        larger = [k for k in candidates if all(a >= b for a, b in zip(k, key, strict=True))]
+        if larger:
             host = min(larger, key=lambda k: (k[0] * (1 + k[1] + k[2]), k))
-            groups[host] = sorted(groups[host] + groups.pop(key))
+            members = groups.pop(key)
+            groups[host] = sorted(groups.get(host, []) + members)
     return [(Bucket(*key), groups[key]) for key in sorted(groups)]

@@ -14,7 +14,9 @@ and what is linear in s moves x a little: `psf.propagate` allows for it.
 Debye's integral takes the ray's own direction for s and W = L + s·(X − p) for a ray through p: R is infinite
 (`form="plane-wave"`). The rim then shines from infinity, which moves the fringes of a blur in the ratio of defocus to
 R; and where rays cross behind the lens, two of them may share one direction, and W is no function of s any more. On
-the sphere rays mostly stay apart; a caustic can touch even that, at the edge of the field of some phone lenses.
+the sphere through the exit pupil they mostly stay apart. Where they do not, at the edge of the field of some phone
+lenses, R is made larger, by steps, until they do: every sphere in the image's space is as good as any other, as long as
+no caustic touches it, and only the rim's fringes shift by the little said above.
 
 Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle. For |E|² to
 be the irradiance, |A|² = dA / ds_x ds_y without a further 1/s_z: with that the sum over the sensor would exceed what
@@ -39,6 +41,15 @@ from jaxtyping import Array, Bool, Float
 from .focus import meeting_point
 from .paraxial import FirstOrder, first_order
 from .pupil import ChiefRay, find_bundle, launch
+from .reference_sphere import (
+    Moved,
+    on_sphere,
+    open_radius,
+    signed_area,
+    sphere_radius,
+    stretch_on_sphere,
+    trace_differentials,
+)
 from .rim import Iris, Rim, find_rim
 from .system import System
 from .trace import Trace, to_plane, trace
@@ -52,7 +63,6 @@ TABLE = 1024  # steps of the rim's radius over a turn
 CLIP_DEGREE = 5  # of the paper's polynomial for all clipping
 RIDGE = 1e-13
 STRONGEST = 3.0  # amplitude over the pupil's median
-FARTHEST_PUPIL = 1e5  # mm; a sphere of this radius is flat enough, and rounding errors are still far below a wave
 
 Form = Literal["sphere", "plane-wave", "exit-pupil"]
 Amplitude = Literal["energy", "stop", "constant"]
@@ -80,6 +90,7 @@ class Wavefront(eqx.Module):
     residual_max: Float[Array, "*batch"]  # waves
     wavelength: Float[Array, "*batch"]  # mm, in the medium of the image
     bend: Float[Array, "*batch"]  # 1/mm; 1 / R of the sphere, 0 for plane waves
+    apart: Float[Array, "*batch"]  # least ds / dA over its median; negative where rays cross before the sphere
     found: Bool[Array, "*batch"]  # a chief ray and light
 
 
@@ -117,24 +128,16 @@ def find_wavefront(
     origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
     pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
 
-    def send(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "4 rays"], Trace]:
-        traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
-        s = _on_sphere(traced, origin, pupil)[0] if form == "sphere" else traced.direction
-        return jnp.concatenate([s[:2], traced.stop_position]), traced
-
-    def differential(tangent: Float[Array, "2"]) -> tuple[Float[Array, "4 rays"], Trace]:
-        along = jnp.broadcast_to(tangent[:, None], offset.shape)
-        _, moved, traced = jax.jvp(send, (offset,), (along,), has_aux=True)
-        return moved, traced
-
-    moved, traced = jax.vmap(differential, out_axes=(0, None))(jnp.eye(2))
+    traced, moved = trace_differentials(system, chief, offset, vergence)
+    radius = open_radius(traced, moved, origin, pupil) if form == "sphere" else jnp.asarray(jnp.inf)
+    stretch = stretch_on_sphere(traced, moved, origin, radius)
     image_index = system.index[-1]
     wavelength = wavelength / image_index
     traced = eqx.tree_at(lambda t: t.path, traced, traced.path / image_index)
     focus = jnp.where(rim.found, meeting_point(_whole(traced)), origin)
 
     def spectrum(traced: Trace) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
-        return _spectrum(traced, origin, focus, pupil, form)
+        return _spectrum(traced, origin, focus, pupil, radius, form)
 
     s, w = spectrum(traced)
     edge = s[:2, -len(rim.angle) :]
@@ -146,7 +149,7 @@ def find_wavefront(
     u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
     weight = _weights(rim)
     phase, residual = _fit(u, v, (w - jnp.mean(w)) / wavelength, weight, DEGREE)
-    scale, _ = _fit(u, v, _strength(amplitude, offset, moved, vergence), weight, AMPLITUDE_DEGREE)
+    scale, _ = _fit(u, v, _strength(amplitude, offset, stretch, moved, vergence), weight, AMPLITUDE_DEGREE)
     if clipping == "fit":
         bundle = find_bundle(system, chief, vergence, samples=65, data=data).traced
         table = _fitted_rim(bundle, spectrum(bundle)[0], centre, half)
@@ -155,7 +158,7 @@ def find_wavefront(
     else:
         blades = find_rim(system, chief, vergence, data=data, iris=iris, azimuth=azimuth)
         bx, by = blades.radius * jnp.sin(blades.angle), blades.centre + blades.radius * jnp.cos(blades.angle)
-        table = _rim_table(spectrum(send(jnp.stack([bx, by]))[1])[0][:2], centre)
+        table = _rim_table(spectrum(trace(system, launch(chief, bx, by, vergence, system.index[0])))[0][:2], centre)
     hits = to_plane(traced, sensor_z) - origin[:2, None]
     blur, core = _extent(hits, weight)
     slope = chief.image_slope
@@ -174,7 +177,8 @@ def find_wavefront(
         residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
         residual_max=jnp.max(jnp.abs(residual)),
         wavelength=wavelength,
-        bend=1.0 / _radius(origin, pupil) if form == "sphere" else jnp.zeros(()),
+        bend=1.0 / radius,
+        apart=jnp.min(stretch / jnp.median(stretch)),
         found=rim.found & chief.found & jnp.all(traced.alive),
     )
 
@@ -207,20 +211,19 @@ def _weights(rim: Rim) -> Float[Array, " rays"]:
 def _strength(
     amplitude: Amplitude,
     offset: Float[Array, "2 rays"],
-    moved: Float[Array, "2 4 rays"],
+    stretch: Float[Array, " rays"],
+    moved: Moved,
     vergence: Float[Array, ""],
 ) -> Float[Array, " rays"]:
-    """A(s) at the rays; `moved` is the derivative of s_x, s_y and the place in the stop by the launch plane's x, y."""
-
-    def area(i: int) -> Float[Array, " rays"]:
-        return jnp.abs(moved[0, i] * moved[1, i + 1] - moved[0, i + 1] * moved[1, i])
-
-    stretch = jnp.maximum(area(0), 1e-30)  # ds_x ds_y / dA
+    """A(s) at the rays, from ds_x ds_y / dA and the derivative of the place in the stop."""
+    stretch = jnp.maximum(jnp.abs(stretch), 1e-30)
     if amplitude == "energy":
         obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5  # of a near source, per launched area
         strength = jnp.sqrt(obliquity / stretch)
+    elif amplitude == "stop":
+        strength = jnp.abs(signed_area(*moved.stop_position)) / stretch
     else:
-        strength = area(2) / stretch if amplitude == "stop" else jnp.ones_like(stretch)
+        strength = jnp.ones_like(stretch)
     # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
     return jnp.minimum(strength, STRONGEST * jnp.median(strength))
 
@@ -258,39 +261,23 @@ def _whole(traced: Trace) -> Trace:
 
 
 def _spectrum(
-    traced: Trace, origin: Float[Array, "3"], focus: Float[Array, "3"], pupil: Float[Array, "3"], form: Form
+    traced: Trace,
+    origin: Float[Array, "3"],
+    focus: Float[Array, "3"],
+    pupil: Float[Array, "3"],
+    radius: Float[Array, ""],
+    form: Form,
 ) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
     """The waves' directions s and their optical path W (mm) about `origin`, the window's centre."""
     if form == "sphere":
-        return _on_sphere(traced, origin, pupil)
+        s, t = on_sphere(traced.position, traced.direction, origin, radius)
+        return s, traced.path + t + radius
     if form == "exit-pupil":
-        s, w = _on_sphere(traced, focus, pupil)
-        return s, w + jnp.sum(s * (origin - focus)[:, None], axis=0)
+        radius = sphere_radius(focus, pupil)
+        s, t = on_sphere(traced.position, traced.direction, focus, radius)
+        return s, traced.path + t + radius + jnp.sum(s * (origin - focus)[:, None], axis=0)
     s = traced.direction
     return s, traced.path + jnp.sum(s * (origin[:, None] - traced.position), axis=0)
-
-
-def _on_sphere(
-    traced: Trace, centre: Float[Array, "3"], pupil: Float[Array, "3"]
-) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
-    """On the sphere about `centre` through `pupil`: radial direction towards the centre, optical path L + R (mm).
-
-    A pupil behind the sensor, or at infinity, is as good: then R is negative, or merely large.
-    """
-    signed = _radius(centre, pupil)
-    side, radius = jnp.sign(signed), jnp.abs(signed)
-    offset = traced.position - centre[:, None]
-    along = jnp.sum(traced.direction * offset, axis=0)
-    square = along**2 - jnp.sum(offset**2, axis=0) + radius**2
-    t = -along - side * jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
-    q = offset + t * traced.direction
-    return -side * q / radius, traced.path + t + side * radius
-
-
-def _radius(centre: Float[Array, "3"], pupil: Float[Array, "3"]) -> Float[Array, ""]:
-    """R of the sphere about `centre` through `pupil`, mm; negative where the pupil lies behind."""
-    away = centre - pupil
-    return jnp.where(away[2] < 0.0, -1.0, 1.0) * jnp.minimum(jnp.linalg.norm(away), FARTHEST_PUPIL)
 
 
 def _fit(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from ..optics.batch import over_lenses
 from ..optics.field import vergence_of
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order, image_position
-from ..optics.pupil import ChiefRay, FieldBy, chief_ray, find_bundle
+from ..optics.pupil import ChiefRay, FieldBy, axial_ray, chief_ray, find_bundle
 from ..optics.rim import Iris
 from ..optics.system import System, group_by_bucket, pack, padded_indices
 from ..optics.wavefront import Amplitude, Clipping, Form, Wavefront, find_wavefront
@@ -34,6 +35,9 @@ from .spectrum import Bands, parse_bands
 
 REQUESTS_AT_ONCE = 1024  # of one propagation stage: their wavefronts wait together, so that its batches are full
 PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
+PROGRAMS_AT_ONCE = 8  # on a GPU
+WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
+WORTH_A_PROGRAM = 20_000  # requests of one bucket; compiling takes as long as so many wavefronts' padding
 
 Side = Literal["left", "right"]
 SIDES: dict[Side | None, float] = {None: 0.0, "left": -1.0, "right": 1.0}
@@ -190,7 +194,7 @@ def _first_stage(
     at_once = 32 if jax.default_backend() == "cpu" else 256
     rows: list[int] = []
     found: list[Wavefronts] = []
-    for lens_bucket, members in group_by_bucket(lenses):
+    for lens_bucket, members in group_by_bucket(lenses, WORTH_A_PROGRAM, common=True):
         for start in range(0, len(members), at_once):
             part = members[start : start + at_once]
             # At least four: a copy costs little, another program a quarter of a minute.
@@ -282,7 +286,7 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
 
     The plane of least RMS spot of the axial beam.
     """
-    axis = chief_ray(system, jnp.zeros(()), "image_height")
+    axis = axial_ray()
     vergence = vergence_of(axis, focus - data.entrance_pupil)
     return best_focus(find_bundle(system, axis, vergence, samples=65, rounds=2, data=data).traced)
 
@@ -309,7 +313,9 @@ def _second_stage(
     pixels = np.zeros((*shape, size, size), np.float32)
     measured = {name: np.zeros(shape) for name in ("inside", "strehl", "light")}
     dtype = jnp.float64 if chosen.double else jnp.float32
-    for (count, supersample), pairs in sorted(jobs.items()):
+
+    def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
+        (count, supersample), pairs = job
         batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
         for start in range(0, len(pairs), batch):
             part = pairs[start : start + batch]
@@ -327,6 +333,10 @@ def _second_stage(
             pixels[places] = np.asarray(seen.pixels)[: len(part)]
             for name, values in measured.items():
                 values[places] = np.asarray(getattr(seen, name))[: len(part)]
+
+    # A GPU's programs compile side by side, and one copies to the host while another computes.
+    with ThreadPoolExecutor(1 if jax.default_backend() == "cpu" else PROGRAMS_AT_ONCE) as pool:
+        list(pool.map(propagate, sorted(jobs.items())))
     for i, text in enumerate(status):
         if text != "ok":
             yield None, {"status": text}
@@ -364,6 +374,12 @@ def _status(known: Wavefronts, i: int, samples: np.ndarray) -> str:
         return f"no chief ray: the farthest reaches {float(known.chief.reach[i]):.4g}"
     if not known.wavefront.found[i].all():
         return "no light gets through at this field"
+    residual = float(known.wavefront.residual_rms[i].max())
+    if not residual <= WORST_RESIDUAL:
+        return (
+            f"no smooth wavefront: its fit is off by {residual:.2g} waves RMS, more than {WORST_RESIDUAL}; rays at the "
+            "pupil's edge go astray: the clear apertures may be wider than the lens is made for"
+        )
     if samples.max() > MOST_SAMPLES:
         return f"needs {samples.max()} samples across the pupil, more than {MOST_SAMPLES}: the blur is too large"
     return "ok"
@@ -398,6 +414,7 @@ def _fold(
         "sampling_bound": float(known.bound[i]),
         "residual_waves": float(wavefront.residual_rms[i].max()),
         "residual_max_waves": float(wavefront.residual_max[i].max()),
+        "rays_apart": float(wavefront.apart[i].min()),
         "energy_outside": max(lost),
         "energy_outside_bands": lost,
         "strehl": float(measured["strehl"].mean()),
@@ -411,5 +428,6 @@ def _fold(
 
 
 def _round_batch(count: int, largest: int) -> int:
-    """One, a few or a full batch, so that few sizes compile."""
-    return min(next(size for size in (1, 4, largest) if size >= count), largest)
+    """One, a few or a full batch, so that few sizes compile; a GPU hardly notices a few more."""
+    sizes = (1, 4, largest) if jax.default_backend() == "cpu" else (8, largest)
+    return min(next(size for size in sizes if size >= min(count, largest)), largest)

@@ -32,8 +32,23 @@ def matrix_dft(
 
     `precision` is JAX's: what a GPU's matrix units may do to float32. "high" costs 3e-5 in relative L1 there.
     """
-    across = jnp.matmul(pupil, _phasor(sx[:, None] * (x / wavelength), pupil), precision=precision)
-    return jnp.matmul(_phasor((y / wavelength)[:, None] * sy, pupil), across, precision=precision)
+    across = _product(pupil, _phasor(sx[:, None] * (x / wavelength), pupil), precision)
+    return _product(_phasor((y / wavelength)[:, None] * sy, pupil), across, precision)
+
+
+def _product(
+    a: Complex[Array, "rows inner"], b: Complex[Array, "inner columns"], precision: str
+) -> Complex[Array, "rows columns"]:
+    """The matrix product; on a processor by four real ones, which together are three times as fast as a complex one.
+
+    The barrier keeps the compiler from computing what is multiplied once for each of the four.
+    """
+    if jax.default_backend() != "cpu":
+        return jnp.matmul(a, b, precision=precision)
+    ar, ai, br, bi = jax.lax.optimization_barrier(  # type: ignore[no-untyped-call]
+        (a.real, a.imag, b.real, b.imag)
+    )
+    return jax.lax.complex(ar @ br - ai @ bi, ar @ bi + ai @ br)
 
 
 def chirp_z(

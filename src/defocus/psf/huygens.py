@@ -1,6 +1,7 @@
 """The slow truth: a Rayleigh–Sommerfeld (Huygens) sum over the reference sphere.
 
-The sphere is centred on the focus F and passes through the centre of the exit pupil. Each of its patches dS shines with
+The sphere is centred on the focus F and passes through the centre of the exit pupil, or is larger where a caustic would
+touch it (`optics.reference_sphere`). Each of its patches dS shines with
 the light dA that it carries:
 
     E(x) = Σ √(dA dS) exp(2πi (L + |x − q|) / λ) / |x − q| · √s_z
@@ -23,6 +24,7 @@ from jaxtyping import Array, Float
 from ..optics.focus import meeting_point
 from ..optics.paraxial import FirstOrder
 from ..optics.pupil import ChiefRay, launch
+from ..optics.reference_sphere import on_sphere, open_radius, trace_differentials
 from ..optics.rim import Rim
 from ..optics.system import System
 from ..optics.trace import Trace, trace
@@ -64,9 +66,10 @@ def patches_from_rays(
     g = grid_axis(rays)
     x, y = (w.ravel() for w in jnp.meshgrid(reach_x * g, middle + reach_y * g))
     wavelength = wavelength / system.index[-1]
-    focus = meeting_point(trace(system, launch(chief, *_inside(rim), vergence)))
+    some_rays, spread = trace_differentials(system, chief, _inside(rim), vergence)
+    focus = meeting_point(some_rays)
     pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
-    radius = jnp.linalg.norm(focus - pupil)
+    radius = jnp.abs(open_radius(some_rays, spread, focus, pupil))
     centre = jnp.stack([jnp.zeros(()), landing, sensor_z])
 
     def some(offset: Float[Array, "2 rays"]) -> tuple[Array, Array, Array, Array]:
@@ -74,9 +77,7 @@ def patches_from_rays(
 
         def point(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "3 rays"], tuple[Trace, Float[Array, " rays"]]]:
             traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
-            away = traced.position - focus[:, None]
-            along = jnp.sum(traced.direction * away, axis=0)
-            t = -along - jnp.sqrt(jnp.maximum(along**2 - jnp.sum(away**2, axis=0) + radius**2, 0.0))
+            _, t = on_sphere(traced.position, traced.direction, focus, radius)
             return traced.position + t * traced.direction, (traced, traced.path / system.index[-1] + t)
 
         def differential(tangent: Float[Array, "2"]) -> tuple[Array, tuple[Array, tuple[Trace, Array]]]:
@@ -91,7 +92,7 @@ def patches_from_rays(
         obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5
         amplitude = jnp.sqrt(surface * obliquity * jnp.maximum(traced.direction[2], 0.0)) / distance
         clip = jnp.where(traced.alive, jnp.minimum(traced.clip, 1.0), 1.0)
-        return q, (path + distance) / wavelength, jnp.where(traced.alive, amplitude, 0.0), clip
+        return q, (path + distance) / wavelength, amplitude, clip
 
     pad = -len(x) % min(RAYS_AT_ONCE, len(x))
     parts = jnp.pad(jnp.stack([x, y]), ((0, 0), (0, pad)), mode="edge").reshape(2, -1, min(RAYS_AT_ONCE, len(x)))
@@ -102,7 +103,14 @@ def patches_from_rays(
     slope_y, slope_x = jnp.gradient(clip)
     width = jnp.maximum(jnp.abs(slope_x) + jnp.abs(slope_y), 1e-12)
     coverage = jnp.clip(0.5 - clip / width, 0.0, 1.0).ravel()
-    return Patches((centre[:, None] - q).T, waves, amplitude * coverage, wavelength)
+    # A blocked ray may lead anywhere, and have no derivative: it must not weigh, and not put a nan into the sum.
+    shines = coverage > 0.0
+    return Patches(
+        back=jnp.where(shines, centre[:, None] - q, radius).T,
+        waves=jnp.where(shines, waves, 0.0),
+        weight=jnp.where(shines, amplitude * coverage, 0.0),
+        wavelength=wavelength,
+    )
 
 
 @partial(jax.jit, static_argnames=("samples",))
@@ -138,7 +146,7 @@ def huygens(
     supersample: int,
 ) -> Float[Array, "size size"]:
     """A PSF that sums to 1, for an image point that appears at `azimuth` (radians from +x towards +y)."""
-    waves = patches.waves - jnp.mean(patches.waves)
+    waves = patches.waves - patches.waves[jnp.argmax(patches.weight)]
     waves = (waves - jnp.round(waves)).astype(jnp.float32)
     weight = (patches.weight / jnp.max(patches.weight)).astype(jnp.float32)
     axis = window_axis(size, pixel, supersample)
@@ -185,9 +193,9 @@ def _sum_wavelets(
     return real**2 + imaginary**2
 
 
-def _inside(rim: Rim) -> tuple[Float[Array, " rays"], Float[Array, " rays"]]:
-    """A few rays inside the rim, mirrored about the meridian, for the focus."""
-    part = jnp.linspace(0.2, 0.98, 5)[:, None]
+def _inside(rim: Rim) -> Float[Array, "2 rays"]:
+    """A few rays inside the rim, mirrored about the meridian, for the focus and the sphere."""
+    part = jnp.linspace(0.2, 1.0 - 1e-9, 5)[:, None]
     r = part * rim.radius
     x, y = r * jnp.sin(rim.angle), rim.centre + r * jnp.cos(rim.angle)
-    return jnp.concatenate([x.ravel(), -x.ravel()]), jnp.concatenate([y.ravel(), y.ravel()])
+    return jnp.stack([jnp.concatenate([x.ravel(), -x.ravel()]), jnp.concatenate([y.ravel(), y.ravel()])])

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..optics.batch import over_lenses
 from .fourier import chirp_z, matrix_dft
 from .pupil_function import Spectrum, grid_axis, pupil_function
 
@@ -46,7 +47,7 @@ def intensity(
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
     """One PSF: `pixel` in mm, `samples` cells across the pupil."""
-    pupil, energy = pupil_function(spectrum, samples, dtype)
+    pupil, energy, amplitude = pupil_function(spectrum, samples, dtype)
     g = grid_axis(samples)
     sx, sy = (spectrum.centre[i] + spectrum.half[i] * g for i in (0, 1))
     x = window_axis(size, pixel, supersample)
@@ -57,10 +58,10 @@ def intensity(
     # Parseval: over a full period Σ|E|² dx dy · cell² = λ² Σ|P|² · cell.
     total = spectrum.wavelength**2 * energy
     step = pixel / supersample
-    fine = _unbend(jnp.abs(wave) ** 2, x, y, step, spectrum.bend) * (cell * step**2 / total).astype(dtype)
+    density = wave.real**2 + wave.imag**2
+    fine = _unbend(density, x, y, step, spectrum.bend) * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
-    perfect = jnp.sum(jnp.abs(pupil), dtype=jnp.float64) ** 2
-    strehl = jnp.max(jnp.abs(wave)) ** 2 / perfect
+    strehl = jnp.max(density) / amplitude**2
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
 
 
@@ -98,6 +99,8 @@ def intensity_batch(
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
     """`intensity` over a batch."""
-    return jax.vmap(
-        lambda s, p: intensity(s, p, samples=samples, size=size, supersample=supersample, kernel=kernel, dtype=dtype)
-    )(spectra, pixel)
+    return over_lenses(
+        lambda s, p: intensity(s, p, samples=samples, size=size, supersample=supersample, kernel=kernel, dtype=dtype),
+        spectra,
+        pixel,
+    )

@@ -97,16 +97,16 @@ def grid_axis(samples: int) -> Float[Array, " samples"]:
 
 def pupil_function(
     spectrum: Spectrum, samples: int, dtype: jnp.dtype = jnp.float32
-) -> tuple[Complex[Array, "samples samples"], Float[Array, ""]]:
-    """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y, zero outside the pupil; and Σ|A|² over it.
+) -> tuple[Complex[Array, "samples samples"], Float[Array, ""], Float[Array, ""]]:
+    """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y, zero outside the pupil; Σ A² and Σ A over it.
 
-    A cell on the rim counts in the sum by the part that lies inside, not by its square as its amplitude would have it.
+    A cell on the rim counts in Σ A² by the part that lies inside, not by its square as its amplitude would have it.
     """
     wave, amplitude, mask = pupil_mask(spectrum, samples, dtype)
     angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
     field = amplitude * mask
-    energy = jnp.sum(amplitude * field, dtype=jnp.float64)
-    return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle)), energy
+    energy, total = jnp.sum(amplitude * field, dtype=jnp.float64), jnp.sum(field, dtype=jnp.float64)
+    return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle)), energy, total
 
 
 def pupil_mask(

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-SAMPLE_BUCKETS = (128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, 4096)
+SAMPLE_BUCKETS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 SUPERSAMPLE_BUCKETS = (5, 9, 15, 25, 45)  # odd: a point in the middle of each pixel
 FINEST = 1.5  # points per finest fringe
 FAINT = 80.0
