@@ -160,7 +160,9 @@ def _render_tile(
     pictures = jax.vmap(lambda psf: composite(inner, psf, coc_px, parts=parts))(psfs)
     margin = psfs.shape[-1]
     rows, cols = weights.shape[1:]
-    return (weights[..., None] * pictures[:, margin : margin + rows, margin : margin + cols]).sum(0)
+    inside = pictures[:, margin : margin + rows, margin : margin + cols]
+    # Added one by one, for the compiler's sake: see `composite`.
+    return sum((w[..., None] * p for w, p in zip(weights, inside, strict=True)), jnp.float32(0.0))
 
 
 def _chosen(occurs: Bool[np.ndarray, "layers"]) -> tuple[Int[np.ndarray, "chosen"], Float[np.ndarray, "layers"]]:

@@ -19,7 +19,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 EDGE_PX = 1.5  # signed blur radii of neighbouring pixels that differ by more belong to two surfaces
@@ -102,8 +101,8 @@ def _double(image: Float[Array, "rows cols channels"]) -> Float[Array, "two_rows
     """Linear interpolation to twice the size; pixel centres stay where they are."""
     for axis in (0, 1):
         n = image.shape[axis]
-        before = jnp.take(image, np.maximum(np.arange(n) - 1, 0), axis)
-        after = jnp.take(image, np.minimum(np.arange(n) + 1, n - 1), axis)
+        before = jnp.concatenate([jax.lax.slice_in_dim(image, a, b, axis=axis) for a, b in ((0, 1), (0, n - 1))], axis)
+        after = jnp.concatenate([jax.lax.slice_in_dim(image, a, b, axis=axis) for a, b in ((1, n), (n - 1, n))], axis)
         pair = jnp.stack([0.75 * image + 0.25 * before, 0.75 * image + 0.25 * after], axis + 1)
         image = pair.reshape(*image.shape[:axis], 2 * n, *image.shape[axis + 1 :])
     return image
@@ -149,7 +148,7 @@ def fill_hidden(
     Pixels nearer by a layer take no part, pixels farther by three or more hardly any (weight 1e-6, so that a hidden
     surface always has some colour), and pixels beside a nearer one little: part of them may be its colour.
     """
-    clean = jnp.where(beside_nearer(coc_px), 0.02, 1.0)
+    clean = jnp.where(beside_nearer(coc_px), jnp.float32(0.02), jnp.float32(1.0))
     nearest = jnp.round(hidden_position)
 
     def one(result: Float[Array, "rows cols 3"], layer: Float[Array, ""]) -> tuple[Float[Array, "rows cols 3"], None]:

@@ -99,7 +99,7 @@ def split_mixed(plain: Surfaces, coc_px: Float[Array, "rows cols"]) -> Surfaces:
     front, front_position = front[..., :3], front[..., 3]
 
     # The depth map looks at the middle of a pixel: a straight edge leaves the surface that it found at least half.
-    least = jnp.where(is_near, 0.5, 0.0)
+    least = jnp.where(is_near, jnp.float32(0.5), jnp.float32(0.0))
     share, explained = _mixture(colour, front, back, least)
     lit_share, lit = _mixture(colour, front, near.bright, least)
     lit &= is_near & ~explained
