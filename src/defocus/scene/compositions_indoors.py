@@ -48,7 +48,7 @@ def table(s: Studio) -> tuple[Surface, ...]:
 
     return (
         *(s.ball(centre, radius, paint) for centre, radius, paint in things),
-        s.floor(level, near, far, 1, wood, rise),
+        *s.floor(level, near, far, 1, wood, rise),
         s.sheet(2.2, 2, lambda g: 0.8 * cloth(g, ("23405e", "b9b3a2", "7b2230", "d9cfb8"), 0.05, folds_m=0.16)),
     )
 
@@ -167,7 +167,7 @@ def marbles(s: Studio) -> tuple[Surface, ...]:
             )
             for k, (x, z, r) in enumerate(placed)
         ),
-        s.floor(level, near, far, 1, felt, rise),
+        *s.floor(level, near, far, 1, felt, rise),
         s.sheet(
             1.7,
             2,

@@ -37,7 +37,7 @@ def portrait(s: Studio) -> tuple[Surface, ...]:
             knitted(s.seed + 3, ("20425f", "2d6a86", "e6ddc8", "20425f", "b8342f"), rows=40),
         ),
         s.sheet(2.7, 1, fence, lambda g: pickets(g, 0.115, 0.085, 0.10, (-0.02, -0.30))),
-        s.floor(ground, 1.25, 6.0, 2, grass),
+        *s.floor(ground, 1.25, 6.0, 2, grass),
         s.sheet(6.0, 3, garden),
     )
 
@@ -69,7 +69,7 @@ def wire(s: Studio) -> tuple[Surface, ...]:
         s.ball(
             (-0.02, -0.48, 2.85), 0.10, mottled(s.seed + 4, ("a03c14", "c9621c", "dd8a35"), largest=0.15, gloss=1.5)
         ),
-        s.floor(-0.58, 1.6, 3.2, 2, paving),
+        *s.floor(-0.58, 1.6, 3.2, 2, paving),
         s.sheet(3.2, 3, wall),
     )
 
@@ -128,21 +128,21 @@ def street(s: Studio) -> tuple[Surface, ...]:
 
     x = -1.05 * s.half_height(3.0)
     along = (math.sin(math.radians(12.0)), 0.0, math.cos(math.radians(12.0)))
-    length, high = 8.0, 3.4
+    length, high = 6.5, 3.4
     centre = (x - 0.35 + along[0] * length / 2, 0.35, 1.5 + along[2] * length / 2)
     post = s.half_height(3.0)
     return (
-        Card.make(centre, (length, high), s.pitch(1.5) * 1.2, s.seed * 101 + 1, wall, right=along),
+        Card.make(centre, (length, high), s.pitch(2.2) * 1.3, s.seed * 101 + 1, wall, right=along),
         s.card(
             (0.42, 0.0, 3.0),
-            (0.10, 6 * post),
+            (0.10, 2 * COVER * post),
             2,
             lambda g: stone(g, ("10181a", "1d2b2c", "3a4c4c"), 0.05),
             lambda g: 0.022 - np.abs(g.columns) + 0 * g.rows,
         ),
         s.ball((0.42, 0.55 * post, 2.99), 0.085, mottled(s.seed + 3, ("fff0d0", "fffaf0"), largest=0.5, gloss=3.0)),
         s.ball((0.02, -0.50, 2.4), 0.11, striped(s.seed + 6, ("c8281e", "f0ece0"), count=6, tilt_deg=-25.0)),
-        s.floor(-0.62, 1.4, 9.5, 3, cobbles),
+        *s.floor(-0.62, 1.4, 9.5, 3, cobbles),
         s.backdrop(4, lambda g: sky(g, horizon=-0.05)),
     )
 

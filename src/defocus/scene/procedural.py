@@ -21,7 +21,7 @@ from .studio import FRAME_DIAGONAL_MM, Studio
 from .thin_lens import ThinLens, View
 
 SCENES: tuple[str, ...] = tuple(COMPOSITIONS)
-SMALLEST, LARGEST = 16, 4096  # pixels across
+SMALLEST, LARGEST = 16, 3072  # pixels across
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from .thin_lens import ThinLens, View
 BAND_PIXELS = 1 << 17  # rays that are followed at once: their arrays stay in the cache
 AXIS = (0.0, 0.0)
 SPARSE = 0.15  # share of a window's pixels below which they are read one by one
+APART = np.float32(1.0 - 1e-5)  # strips of one floor overlap by a hair: they are not behind each other
 FARTHEST = np.float32(np.finfo(np.float32).max)  # stands for infinitely far, where inf stands for nothing met
 
 
@@ -177,7 +178,7 @@ def _cast(
         hit = surface.hit(a, dx[:, window[1]], dy[window[0]])
         nearer = hit.depth_m < so_far
         if behind is not None:
-            nearer &= (hit.depth_m > behind[0][window]) & (behind[1][window] != index)
+            nearer &= (hit.depth_m * APART > behind[0][window]) & (behind[1][window] != index)
         np.copyto(so_far, hit.depth_m, where=nearer)
         np.copyto(number[window], np.int32(index), where=nearer)
         met.append((index, window, hit))

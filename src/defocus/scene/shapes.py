@@ -21,7 +21,7 @@ from jaxtyping import Float
 from ..errors import DefocusError
 from .noise import Grid
 
-MOST_TEXELS = 8000  # across a texture
+MOST_TEXELS = 10000  # across a texture
 Paint = Callable[[Grid], np.ndarray]
 Slopes = Float[np.ndarray, "#rows #columns"]
 Texels = Float[np.ndarray, "#rows #columns"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +18,8 @@ from .thin_lens import View
 FRAME_DIAGONAL_MM = 43.267  # 24 × 36 mm
 COVER = 1.45  # surfaces that fill the picture are this much wider: for blur and margins
 FLOOR_COVER = 1.25
+STRIP_RATIO = 1.7  # depth of a floor strip's far end over its near end
+STRIP_OVERLAP_M = 1e-4  # so that no ray slips between two
 TEXEL_PX = 0.8  # a texel's size in pixels of the picture, where the surface is nearest
 
 
@@ -59,15 +63,28 @@ class Studio:
         """A card parallel to the sensor."""
         return Card.make(centre, size_m, self.pitch(centre[2]), self.seed * 101 + tag, paint, cut)
 
-    def floor(self, level_m: float, near_m: float, far_m: float, tag: int, paint: Paint, rise: float = 0.0) -> Card:
-        """A floor at height `level_m` at `near_m`, rising by `rise` per metre; its grid's v runs into the depth."""
-        slope = np.hypot(1.0, rise)
+    def floor(
+        self, level_m: float, near_m: float, far_m: float, tag: int, paint: Paint, rise: float = 0.0
+    ) -> tuple[Card, ...]:
+        """A floor at height `level_m` at `near_m`, rising by `rise` per metre; its grid's v runs into the depth.
+
+        It is laid in strips, coarser ones farther away: one texture for all would be as fine everywhere as in front.
+        """
+        slope = math.hypot(1.0, rise)
         up = (0.0, rise / slope, 1.0 / slope)
-        length = (far_m - near_m) * slope
-        centre = (0.0, level_m + rise * (far_m - near_m) / 2, (near_m + far_m) / 2)
-        size = (2 * FLOOR_COVER * self.half_width(far_m), length)
+        middle = (near_m + far_m) / 2
         entry = max(near_m, (level_m - rise * near_m) / (-self.half_height(1.0) - rise))  # where the picture begins
-        return Card.make(centre, size, 1.5 * self.pitch(entry), self.seed * 101 + tag, paint, up=up)
+        count = math.ceil(math.log(far_m / entry) / math.log(STRIP_RATIO))
+        ends = [near_m, *(entry * (far_m / entry) ** (k / count) for k in range(1, count)), far_m]
+        strips = []
+        for k, (start, end) in enumerate(pairwise(ends)):
+            depth = (start + end) / 2
+            size = (2 * FLOOR_COVER * self.half_width(end), (end - start) * slope + STRIP_OVERLAP_M)
+            grid = texel_grid(*size, 1.5 * self.pitch(entry if k == 0 else start), self.seed * 101 + tag)
+            texture = paint(Grid(grid.u, grid.v + (depth - middle) * slope, grid.seed))
+            centre = (0.0, level_m + rise * (depth - near_m), depth)
+            strips.append(Card(centre, (1.0, 0.0, 0.0), up, *size, np.ascontiguousarray(texture, dtype=np.float32)))
+        return tuple(strips)
 
     def ball(self, centre: tuple[float, float, float], radius_m: float, paint: BallPaint) -> Ball:
         return Ball.make(centre, radius_m, self.pitch(centre[2] - radius_m), paint)
