@@ -147,7 +147,7 @@ def developed(linear: np.ndarray) -> np.ndarray:
 
 
 def strip(pictures: dict[str, np.ndarray]) -> np.ndarray:
-    """Sharp, truth, ours, four times our error, the paper's rule without and with filling."""
+    """Sharp, truth, ours, twice our error about grey, the paper's rule without and with filling."""
     error = 0.5 + 2.0 * (np.minimum(pictures["defocus"], 1.0) - np.minimum(pictures["truth"], 1.0))
     shown = [pictures["sharp"], pictures["truth"], pictures["defocus"]]
     return np.concatenate(
