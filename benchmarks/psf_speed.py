@@ -87,7 +87,7 @@ def main(out: Path) -> None:
         pixel=jnp.asarray(pixel_um * 1e-3),
         iris=None,
     )
-    options = {"by": "image_height", "form": "sphere", "amplitude": "energy", "clipping": "rim"}
+    numbers = (jnp.zeros(3, int), jnp.array([BATCH, 1]))  # by height, the sphere, energy; all that are given
 
     def packed(lenses: list[Lens]) -> tuple[compute.System, jax.Array]:
         index = np.stack([[compute.padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in lenses])
@@ -95,11 +95,11 @@ def main(out: Path) -> None:
 
     given = packed(chosen)
     start = time.perf_counter()
-    item = jax.block_until_ready(compute._find_wavefronts(*given, waves, requests, **options))
+    item = jax.block_until_ready(compute._find_wavefronts(*given, waves, requests, *numbers, clipping="rim"))
     compiled = time.perf_counter() - start
     sizes = compute._find_wavefronts._cache_size()
-    seconds = median_seconds(lambda: compute._find_wavefronts(*given, waves, requests, **options))
-    jax.block_until_ready(compute._find_wavefronts(*packed(chosen[::-1]), waves, requests, **options))
+    seconds = median_seconds(lambda: compute._find_wavefronts(*given, waves, requests, *numbers, clipping="rim"))
+    jax.block_until_ready(compute._find_wavefronts(*packed(chosen[::-1]), waves, requests, *numbers, clipping="rim"))
     rows.append(
         {
             "what": f"wavefronts (focus, chief ray, rim, trace, fits), batch {BATCH}, {len(lenses)} lenses",

@@ -6,15 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 
-def over_lenses(function: Callable[..., Any], *arguments: Any) -> Any:
+def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array, ""] | int | None = None) -> Any:
     """`function` over the leading axis of every argument.
 
     An accelerator takes all lenses in one step. A processor takes one after the other inside the compiled program:
     the rays of one lens stay in its cache, and what a lens does not have (padding surfaces, aspheric terms) costs
-    nothing, because its branches are then taken and not merely selected.
+    nothing, because its branches are then taken and not merely selected. There, `count` says how many of the rows are
+    wanted; the others come out as zeros. It is a number, not a shape: one program serves every size of batch.
     """
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() != "cpu":
+        return jax.vmap(function)(*arguments)
+    if count is None:
         return jax.lax.map(lambda given: function(*given), arguments)
-    return jax.vmap(function)(*arguments)
+
+    def row(i: Int[Array, ""]) -> Any:
+        return function(*jax.tree.map(lambda leaf: leaf[i], arguments))
+
+    def fill(i: Int[Array, ""], rows: Any) -> Any:
+        return jax.tree.map(lambda leaf, value: leaf.at[i].set(value), rows, row(i))
+
+    size = jax.tree.leaves(arguments)[0].shape[0]
+    shapes = jax.eval_shape(row, jnp.zeros((), int))
+    empty = jax.tree.map(lambda shape: jnp.zeros((size, *shape.shape), shape.dtype), shapes)
+    return jax.lax.fori_loop(0, count, fill, empty)

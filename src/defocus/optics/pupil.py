@@ -41,13 +41,14 @@ class ChiefRay(eqx.Module):
 
 
 def chief_ray(
-    system: System, target: Float[Array, ""], by: FieldBy, image_z: Float[Array, ""] | float = 0.0
+    system: System, target: Float[Array, ""], by: FieldBy | Bool[Array, ""], image_z: Float[Array, ""] | float = 0.0
 ) -> ChiefRay:
     """The chief ray whose image height is `target` mm (≥ 0), or whose object-space angle is `target` radians.
 
     The height is measured on the plane `image_z` mm behind the prescription's image plane. The ray is found for light
-    that lands at +y; whether clear apertures let it pass plays no part.
+    that lands at +y; whether clear apertures let it pass plays no part. `by` may also be an array: true for an angle.
     """
+    by_angle = jnp.asarray(by == "angle" if isinstance(by, str) else by)
     halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
     limit = 0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1])
 
@@ -64,7 +65,7 @@ def chief_ray(
         p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
         backwards, forwards, heights, angles, lives = ray(p)
         # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
-        values = jnp.abs(heights) if by == "image_height" else angles
+        values = jnp.where(by_angle, angles, jnp.abs(heights))
         lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
         reached = lives & (values >= target)
         # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
@@ -91,7 +92,7 @@ def chief_ray(
 
     def wanted(p: Float[Array, ""]) -> Float[Array, ""]:
         _, _, height, angle, _ = ray(p[None])
-        return jnp.abs(height[0]) if by == "image_height" else angle[0]
+        return jnp.where(by_angle, angle[0], jnp.abs(height[0]))
 
     value, slope = jax.jvp(wanted, (p,), (jnp.ones(()),))
     slope = jax.lax.stop_gradient(jnp.where(jnp.abs(slope) > 1e-9, slope, 1.0))
@@ -109,7 +110,7 @@ def chief_ray(
         reach=end.reach,
     )
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
-    value = jnp.abs(end.image_height) if by == "image_height" else end.angle
+    value = jnp.where(by_angle, end.angle, jnp.abs(end.image_height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes
     # on upwards to the image came from below.
     flip = jnp.array([1.0, -side, -1.0])

@@ -36,7 +36,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .focus import meeting_point
 from .paraxial import FirstOrder, first_order
@@ -66,6 +66,8 @@ STRONGEST = 3.0  # amplitude over the pupil's median
 
 Form = Literal["sphere", "plane-wave", "exit-pupil"]
 Amplitude = Literal["energy", "stop", "constant"]
+FORMS: tuple[Form, ...] = ("sphere", "plane-wave", "exit-pupil")
+AMPLITUDES: tuple[Amplitude, ...] = ("energy", "stop", "constant")
 Clipping = Literal["rim", "fit"]
 
 
@@ -103,8 +105,8 @@ def find_wavefront(
     wavelength: Float[Array, ""],
     *,
     data: FirstOrder | None = None,
-    form: Form = "sphere",
-    amplitude: Amplitude = "energy",
+    form: Form | Int[Array, ""] = "sphere",
+    amplitude: Amplitude | Int[Array, ""] = "energy",
     clipping: Clipping = "rim",
     iris: Iris | None = None,
     azimuth: Float[Array, ""] | float = 0.0,
@@ -116,8 +118,11 @@ def find_wavefront(
     `chief` may be another wavelength's chief ray: it only says where the object is and where to look for its pupil.
     `amplitude` is what the light carries ("energy"), the same for every ray of a grid in the stop, or the paper's
     constant; `clipping` the traced rim, or the paper's fit. `iris` gives the stop a shape; it is fixed to the camera,
-    so that `azimuth`, the direction of the image point in the photograph, matters too.
+    so that `azimuth`, the direction of the image point in the photograph, matters too. `form` and `amplitude` may also
+    be arrays, places in FORMS and AMPLITUDES: then one program serves all of them.
     """
+    form = jnp.asarray(FORMS.index(form) if isinstance(form, str) else form)
+    amplitude = jnp.asarray(AMPLITUDES.index(amplitude) if isinstance(amplitude, str) else amplitude)
     data = first_order(system) if data is None else data
     if iris is not None:
         # Fitted is what a round stop about the blades passes; the blades then only shape the rim.
@@ -129,7 +134,7 @@ def find_wavefront(
     pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
 
     traced, moved = trace_differentials(system, chief, offset, vergence)
-    radius = open_radius(traced, moved, origin, pupil) if form == "sphere" else jnp.asarray(jnp.inf)
+    radius = jnp.where(form == FORMS.index("sphere"), open_radius(traced, moved, origin, pupil), jnp.inf)
     stretch = stretch_on_sphere(traced, moved, origin, radius)
     image_index = system.index[-1]
     wavelength = wavelength / image_index
@@ -209,7 +214,7 @@ def _weights(rim: Rim) -> Float[Array, " rays"]:
 
 
 def _strength(
-    amplitude: Amplitude,
+    amplitude: Int[Array, ""],
     offset: Float[Array, "2 rays"],
     stretch: Float[Array, " rays"],
     moved: Moved,
@@ -217,13 +222,10 @@ def _strength(
 ) -> Float[Array, " rays"]:
     """A(s) at the rays, from ds_x ds_y / dA and the derivative of the place in the stop."""
     stretch = jnp.maximum(jnp.abs(stretch), 1e-30)
-    if amplitude == "energy":
-        obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5  # of a near source, per launched area
-        strength = jnp.sqrt(obliquity / stretch)
-    elif amplitude == "stop":
-        strength = jnp.abs(signed_area(*moved.stop_position)) / stretch
-    else:
-        strength = jnp.ones_like(stretch)
+    obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5  # of a near source, per launched area
+    by_energy = jnp.sqrt(obliquity / stretch)
+    by_stop = jnp.abs(signed_area(*moved.stop_position)) / stretch
+    strength = jax.lax.select_n(amplitude, by_energy, by_stop, jnp.ones_like(stretch))  # the order of AMPLITUDES
     # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
     return jnp.minimum(strength, STRONGEST * jnp.median(strength))
 
@@ -266,18 +268,18 @@ def _spectrum(
     focus: Float[Array, "3"],
     pupil: Float[Array, "3"],
     radius: Float[Array, ""],
-    form: Form,
+    form: Int[Array, ""],
 ) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
     """The waves' directions s and their optical path W (mm) about `origin`, the window's centre."""
-    if form == "sphere":
-        s, t = on_sphere(traced.position, traced.direction, origin, radius)
-        return s, traced.path + t + radius
-    if form == "exit-pupil":
-        radius = sphere_radius(focus, pupil)
-        s, t = on_sphere(traced.position, traced.direction, focus, radius)
-        return s, traced.path + t + radius + jnp.sum(s * (origin - focus)[:, None], axis=0)
-    s = traced.direction
-    return s, traced.path + jnp.sum(s * (origin[:, None] - traced.position), axis=0)
+    exit_pupil = form == FORMS.index("exit-pupil")
+    centre = jnp.where(exit_pupil, focus, origin)
+    radius = jnp.where(exit_pupil, sphere_radius(focus, pupil), jnp.where(jnp.isfinite(radius), radius, 1.0))
+    s, t = on_sphere(traced.position, traced.direction, centre, radius)
+    # On from the sphere's centre, if that is the focus, by plane waves.
+    w = traced.path + t + radius + jnp.sum(s * (origin - centre)[:, None], axis=0)
+    plane = form == FORMS.index("plane-wave")
+    own = traced.path + jnp.sum(traced.direction * (origin[:, None] - traced.position), axis=0)
+    return jnp.where(plane, traced.direction, s), jnp.where(plane, own, w)
 
 
 def _fit(

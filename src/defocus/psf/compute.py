@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.batch import over_lenses
@@ -27,7 +27,7 @@ from ..optics.paraxial import FirstOrder, first_order, image_position
 from ..optics.pupil import ChiefRay, FieldBy, axial_ray, chief_ray, find_bundle
 from ..optics.rim import Iris
 from ..optics.system import System, group_by_bucket, pack, padded_indices
-from ..optics.wavefront import Amplitude, Clipping, Form, Wavefront, find_wavefront
+from ..optics.wavefront import AMPLITUDES, FORMS, Amplitude, Clipping, Form, Wavefront, find_wavefront
 from .propagate import Intensity, Kernel, intensity_batch
 from .pupil_function import Spectrum, turn
 from .sampling import MOST_SAMPLES, bucket, needed_samples, needed_supersampling, paper_bound, supersampling_bucket
@@ -37,6 +37,7 @@ REQUESTS_AT_ONCE = 1024  # of one propagation stage: their wavefronts wait toget
 PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
 PROGRAMS_AT_ONCE = 8  # on a GPU
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
+WAVES = 9  # wavelengths that a processor's program is made for; more make another
 WORTH_A_PROGRAM = 20_000  # requests of one bucket; compiling takes as long as so many wavefronts' padding
 
 Side = Literal["left", "right"]
@@ -191,32 +192,36 @@ def _first_stage(
 ) -> Iterator[tuple[list[int], Wavefronts]]:
     """The wavefronts of up to REQUESTS_AT_ONCE requests at a time, with the numbers of the requests."""
     waves = [w for band in bands.wavelengths_nm for w in band]
+    # On a processor the padding costs nothing, and one program serves all; on a GPU that pays only for lenses.
+    shown = waves + waves[-1:] * (WAVES - len(waves)) if jax.default_backend() == "cpu" else waves
     at_once = 32 if jax.default_backend() == "cpu" else 256
     rows: list[int] = []
     found: list[Wavefronts] = []
     for lens_bucket, members in group_by_bucket(lenses, WORTH_A_PROGRAM, common=True):
         for start in range(0, len(members), at_once):
             part = members[start : start + at_once]
-            # At least four: a copy costs little, another program a quarter of a minute.
-            padded = part + part[-1:] * (_round_batch(max(len(part), 4), at_once) - len(part))
-            chosen_lenses = [lenses[i] for i in padded]
-            index = np.stack([[padded_indices(l, w, lens_bucket.surfaces) for w in waves] for l in chosen_lenses])
+            padded = part + part[-1:] * (at_once - len(part))
+            # Each lens is packed once, however often it is asked for.
+            different = {id(lenses[i]): lenses[i] for i in part}
+            places = np.array([list(different).index(id(lenses[i])) for i in padded])
+            index = np.stack(
+                [[padded_indices(lens, w, lens_bucket.surfaces) for w in shown] for lens in different.values()]
+            )
+            systems = pack(list(different.values()), D_LINE_NM, lens_bucket)
             stage = _find_wavefronts(
-                pack(chosen_lenses, D_LINE_NM, lens_bucket),
-                jnp.asarray(index),
-                jnp.asarray(np.array(waves) * 1e-6),
+                jax.tree.map(lambda leaf, p=places: leaf[p], systems),
+                jnp.asarray(index[places]),
+                jnp.asarray(np.array(shown) * 1e-6),
                 requests.take(padded),
-                by=chosen.by,
-                form=chosen.form,
-                amplitude=chosen.amplitude,
+                jnp.array([chosen.by == "angle", FORMS.index(chosen.form), AMPLITUDES.index(chosen.amplitude)]),
+                jnp.array([len(part), len(waves)]),
                 clipping=chosen.clipping,
             )
             # Which half of the pupil shines is a number, not another program.
             part_of_lens = jnp.full_like(stage.spectrum.side, SIDES[chosen.side])
             stage = eqx.tree_at(lambda w: w.spectrum.side, stage, part_of_lens)
             rows += part
-            used = slice(0, len(part))
-            found.append(jax.tree.map(lambda leaf, s=used: leaf[s], stage))
+            found.append(_cut(stage, len(part), len(waves)))
             if len(rows) >= REQUESTS_AT_ONCE:
                 yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
                 rows, found = [], []
@@ -224,24 +229,35 @@ def _first_stage(
         yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
 
 
-@partial(jax.jit, static_argnames=("by", "form", "amplitude", "clipping"))
+def _cut(stage: Wavefronts, requests: int, waves: int) -> Wavefronts:
+    """The wanted rows of a padded stage."""
+    stage = jax.tree.map(lambda leaf: leaf[:requests], stage)
+    parts = (stage.wavefront, stage.spectrum, stage.needed, stage.finest)
+    fewer = jax.tree.map(lambda leaf: leaf[:, :waves], parts)
+    return eqx.tree_at(lambda s: (s.wavefront, s.spectrum, s.needed, s.finest), stage, fewer)
+
+
+@partial(jax.jit, static_argnames=("clipping",))
 def _find_wavefronts(
     system: System,
     index: Float[Array, "batch waves media"],
     wavelengths: Float[Array, " waves"],
     requests: Requests,
+    choices: Int[Array, "3"],
+    counts: Int[Array, "2"],
     *,
-    by: FieldBy,
-    form: Form,
-    amplitude: Amplitude,
     clipping: Clipping,
 ) -> Wavefronts:
+    """`choices` are by, form and amplitude as numbers; `counts` the requests and wavelengths that are wanted."""
+    by, form, amplitude = choices[0] != 0, choices[1], choices[2]
+
     def one(system: System, index: Float[Array, "waves media"], request: Requests) -> Wavefronts:
         return request_wavefronts(
-            system, index, wavelengths, request, by=by, form=form, amplitude=amplitude, clipping=clipping
-        )
+            system, index, wavelengths, request,
+            by=by, form=form, amplitude=amplitude, clipping=clipping, count=counts[1],
+        )  # fmt: skip
 
-    return over_lenses(one, system, index, requests)
+    return over_lenses(one, system, index, requests, count=counts[0])
 
 
 def request_wavefronts(
@@ -250,12 +266,13 @@ def request_wavefronts(
     wavelengths: Float[Array, " waves"],
     request: Requests,
     *,
-    by: FieldBy = "image_height",
-    form: Form = "sphere",
-    amplitude: Amplitude = "energy",
+    by: FieldBy | Bool[Array, ""] = "image_height",
+    form: Form | Int[Array, ""] = "sphere",
+    amplitude: Amplitude | Int[Array, ""] = "energy",
     clipping: Clipping = "rim",
+    count: Int[Array, ""] | None = None,
 ) -> Wavefronts:
-    """One request at all its wavelengths (mm): differentiable in the system and the request."""
+    """One request at all its wavelengths (mm), or the first `count`: differentiable in the system and the request."""
     data = first_order(system)
     own_plane = jnp.isfinite(request.shift)
     sensor_z = jnp.where(own_plane, request.shift, focused_sensor(system, data, request.focus))
@@ -274,7 +291,7 @@ def request_wavefronts(
         finest = needed_supersampling(wavefront.half, wavefront.core, request.pixel, wavefront.wavelength)
         return wavefront, turn(wavefront, request.azimuth), needed, finest
 
-    wavefront, spectrum, needed, finest = over_lenses(colour, index, wavelengths)
+    wavefront, spectrum, needed, finest = over_lenses(colour, index, wavelengths, count=count)
     defocus = data.image_plane + sensor_z - image_position(data, request.depth)
     in_front = request.depth > data.entrance_pupil
     bound = paper_bound(data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
@@ -323,6 +340,7 @@ def _second_stage(
             seen: Intensity = intensity_batch(
                 jax.tree.map(lambda leaf, r=rows: leaf[r[:, 0], r[:, 1]], spectra),
                 jnp.asarray(pixel[rows[:, 0]]),
+                jnp.asarray(len(part)),
                 samples=count,
                 size=size,
                 supersample=supersample,
@@ -428,6 +446,6 @@ def _fold(
 
 
 def _round_batch(count: int, largest: int) -> int:
-    """One, a few or a full batch, so that few sizes compile; a GPU hardly notices a few more."""
-    sizes = (1, 4, largest) if jax.default_backend() == "cpu" else (8, largest)
+    """A few or a full batch, so that few sizes compile; a processor computes only the rows that count."""
+    sizes = (largest,) if jax.default_backend() == "cpu" else (8, largest)
     return min(next(size for size in sizes if size >= min(count, largest)), largest)

@@ -8,7 +8,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..optics.batch import over_lenses
 from .fourier import chirp_z, matrix_dft
@@ -91,6 +91,7 @@ def _unbend(
 def intensity_batch(
     spectra: Spectrum,
     pixel: Float[Array, " batch"],
+    count: Int[Array, ""] | int | None = None,
     *,
     samples: int,
     size: int,
@@ -98,9 +99,10 @@ def intensity_batch(
     kernel: Kernel = "matrix",
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
-    """`intensity` over a batch."""
+    """`intensity` over a batch, or on a processor over its first `count`."""
     return over_lenses(
         lambda s, p: intensity(s, p, samples=samples, size=size, supersample=supersample, kernel=kernel, dtype=dtype),
         spectra,
         pixel,
+        count=count,
     )
