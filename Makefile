@@ -15,7 +15,7 @@ demo: $(READY)
 	@echo "Look at demo/card.png"
 
 test: $(READY) check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .

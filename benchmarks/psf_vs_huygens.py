@@ -1,9 +1,10 @@
 """PSFs against the ray-exact Huygens sum: lenses × fields × blur sizes, pixel-integrated on both sides.
 
     python benchmarks/psf_vs_huygens.py OUT_FOLDER [LENSES] [--forms]
+    python benchmarks/psf_vs_huygens.py OUT_FOLDER --figure FILE.png
 
 Also doubles the number of samples; with --forms, compares other forms of the wavefront, the paper's clipping and its
-constant amplitude as well. Wants a GPU.
+constant amplitude as well. Wants a GPU. The second form draws the worst cases of a run.
 """
 
 from __future__ import annotations
@@ -175,5 +176,37 @@ def markdown(result: dict[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def figure(out: Path, file: Path) -> None:
+    """The worst of five lenses and a middling one: ours, the Huygens sum, and their difference."""
+    from matplotlib.figure import Figure
+
+    rows = json.loads((out / "psf_vs_huygens.json").read_text())["rows"]
+    kept = np.load(out / "psf_vs_huygens.npz")
+    order = sorted((i for i, r in enumerate(rows) if r["status"] == "ok"), key=lambda i: -rows[i]["relative_l1"])
+    worst: dict[str, int] = {}
+    for i in order:
+        worst.setdefault(rows[i]["lens"], i)
+    shown = [*list(worst.values())[:5], order[len(order) // 2]]
+    drawn = Figure(figsize=(2.0 * len(shown), 6.6), layout="constrained")
+    axes = drawn.subplots(3, len(shown))
+    for column, i in enumerate(shown):
+        ours, truth = kept["ours"][i], kept["huygens"][i]
+        top = truth.max()
+        for row, (picture, low) in enumerate(((ours, 0.0), (truth, 0.0), (ours - truth, -0.1 * top))):
+            high = top if low == 0.0 else -low
+            axes[row, column].imshow(picture, cmap="inferno" if low == 0.0 else "RdBu", vmin=low, vmax=high)
+            axes[row, column].set_xticks([])
+            axes[row, column].set_yticks([])
+        r = rows[i]
+        title = f"{r['lens']}\nfield {r['field']:g}, {r['coc_px']:g} px\nL1 {r['relative_l1']:.4f}"
+        axes[0, column].set_title(title, fontsize=7)
+    for row, name in enumerate(("ours", "Huygens sum", "difference, ±10 % of the peak")):
+        axes[row, 0].set_ylabel(name, fontsize=8)
+    drawn.savefig(file, dpi=110)
+
+
 if __name__ == "__main__":
+    if "--figure" in sys.argv:
+        figure(Path(sys.argv[1]), Path(sys.argv[sys.argv.index("--figure") + 1]))
+        sys.exit()
     main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20, "--forms" in sys.argv)

@@ -24,3 +24,15 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the reference data (../shared) is not here")
     return folder
+
+
+# These files share the slow programs of wavefronts: one worker compiles them, and starts at once.
+WAVEFRONTS = ("test_psf.py", "test_psf_camera.py", "test_draw_psf.py", "test_photograph.py", "test_cli_blur.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One file, one worker; the files of WAVEFRONTS first, on one worker together."""
+    for item in items:
+        own = item.path.relative_to(ROOT).as_posix()
+        item.add_marker(pytest.mark.xdist_group("wavefronts" if item.path.name in WAVEFRONTS else own))
+    items.sort(key=lambda item: item.path.name not in WAVEFRONTS)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array, Float
 
-from defocus.lens.prescription import Lens
+from defocus.lens import load_lens
+from defocus.lens.prescription import D_LINE_NM, Lens
 from defocus.optics.focus import rms_spot
 from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
-from defocus.optics.system import System, pack
+from defocus.optics.system import System, pack, pack_one
 from defocus.optics.trace import Rays, trace
+from defocus.psf.compute import Requests, request_wavefronts
+from defocus.psf.propagate import intensity
 
 from .harness import PLAIN, SMALL, trace_items
 from .samples import double_gauss, odd_asphere, phone
@@ -206,3 +212,28 @@ def test_gradient_of_the_chief_ray() -> None:
         ahead, behind = (both(system.curvature + s * h * unit, unit)[0] for s in (1.0, -1.0))
         difference = np.asarray((ahead - behind) / (2 * h))
         assert np.asarray(derivative) == pytest.approx(difference, rel=1e-5, abs=1e-4), surface
+
+
+def test_gradient_through_a_psf() -> None:
+    """From a lens parameter to the pixels: trace, focus, pupil, fits and propagation, against finite differences."""
+    lens = load_lens("zeiss-tessar-50-f3.5")
+    system, size, pixel = pack_one(lens), 16, 0.02
+    numbers = (0.4 * lens.image_radius, 0.7, 3000.0, 2000.0, math.nan, size * pixel, pixel)
+    request = Requests(*(jnp.asarray(v, float) for v in numbers), None)
+
+    def psf(change: Float[Array, ""]) -> Float[Array, "size size"]:
+        bent, apart = system.curvature.at[0].add(1e-3 * change), system.thickness.at[1].add(change)
+        changed = eqx.tree_at(lambda s: (s.curvature, s.thickness), system, (bent, apart))
+        found = request_wavefronts(changed, changed.index[None], jnp.array([D_LINE_NM * 1e-6]), request)
+        spectrum = jax.tree.map(lambda leaf: leaf[0], found.spectrum)
+        return intensity(
+            spectrum, jnp.asarray(pixel), samples=256, size=size, supersample=3, dtype=jnp.float64
+        ).pixels
+
+    # One program for values and derivatives.
+    both = jax.jit(lambda change: jax.jvp(psf, (change,), (jnp.ones(()),)))
+    step = 1e-5
+    _, slope = both(jnp.zeros(()))
+    expected = (both(jnp.asarray(step))[0] - both(jnp.asarray(-step))[0]) / (2.0 * step)
+    assert float(jnp.abs(expected).sum()) > 1.0
+    assert float(jnp.abs(slope - expected).sum() / jnp.abs(expected).sum()) < 1e-5

@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import j1
+from scipy.special import j0, j1
 
 from defocus.errors import DefocusError, TraceError
 from defocus.glass import constant_index
@@ -67,12 +67,17 @@ def test_airy_pattern() -> None:
 
 
 def test_encircled_energy_of_the_airy_disc() -> None:
+    """1 − J0² − J1², inside radii up to the second dark ring."""
     na = 3.0 / math.hypot(3.0, 100.0)
-    psf, report = point(perfect(100.0, 3.0), shift=0.0, pixel_um=1.0, size=201, supersample=3)
-    x = (np.arange(201) - 100) * 1e-3
-    inside = np.hypot(*np.meshgrid(x, x)) < 0.61 * WAVELENGTH / na
-    share = (psf * inside).sum() * (1.0 - float(report["energy_outside"]))
-    assert share == pytest.approx(0.8378, abs=0.01)  # 12 pixels across the disc: its edge is this coarse
+    pixel, size, fine = 0.25e-3, 201, 8
+    psf, report = point(perfect(100.0, 3.0), shift=0.0, pixel_um=pixel * 1e3, size=size, supersample=3)
+    x = ((np.arange(size * fine) + 0.5) / fine - 0.5 - size // 2) * pixel
+    r = np.hypot(*np.meshgrid(x, x))
+    for v in (2.0, 3.8317, 5.0, 7.0156):
+        inside = r < v * WAVELENGTH / (2.0 * np.pi * na)
+        part = inside.reshape(size, fine, size, fine).mean(axis=(1, 3))  # of each pixel
+        share = (psf * part).sum() * (1.0 - float(report["energy_outside"]))
+        assert share == pytest.approx(1.0 - j0(v) ** 2 - j1(v) ** 2, abs=1e-3)
 
 
 def test_defocus_on_the_axis_follows_lommel() -> None:
