@@ -15,6 +15,7 @@ from .lens import lens_app
 from .programs import keep_programs
 from .psf import psf
 from .psf_grid import psf_grid
+from .psf_views import pupils, through_focus, wavefront
 from .scene import scene
 
 app = typer.Typer(
@@ -28,6 +29,9 @@ app = typer.Typer(
 app.add_typer(lens_app, name="lens")
 app.command()(psf)
 app.command("psf-grid")(psf_grid)
+app.command()(wavefront)
+app.command()(pupils)
+app.command("through-focus")(through_focus)
 app.command()(develop)
 app.command()(depth)
 app.command()(scene)

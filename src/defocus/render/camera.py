@@ -26,6 +26,7 @@ from ..optics.system import pack_one
 from ..psf.baselines import disk, fraunhofer, gaussian
 from ..psf.compute import PsfBatch, psf_batch
 from ..psf.exact import huygens_psf
+from ..psf.propagate import SUPERSAMPLE
 from ..psf.spectrum import Bands, parse_bands
 
 MOST_OUTSIDE = 0.2  # a PSF that loses more of its light than this does not fit its window
@@ -231,7 +232,12 @@ class Camera:
                 by=options.pop("by", "image_height"),
                 supersample=options.pop("supersample", None) or 5,
             )
+            _nothing_left(method, options)
             return Psf(array, bands, self.pixel_um, report)
+        options.pop("by", None)
+        if options.pop("supersample", None) not in (None, SUPERSAMPLE):
+            raise DefocusError(f"method {method!r} has no samples per pixel to choose")
+        _nothing_left(method, options)
         radius = self.circle_of_confusion_px(depth_m)
         report = {"status": "ok", "circle_of_confusion_px": radius}
         if method == "fraunhofer":
@@ -248,3 +254,8 @@ class Camera:
         else:
             made = [(gaussian if method == "gaussian" else disk)(radius, size)] * len(bands.names)
         return Psf(np.stack(made).astype(np.float32), bands, self.pixel_um, report)
+
+
+def _nothing_left(method: Method, options: dict[str, Any]) -> None:
+    if options:
+        raise DefocusError(f"method {method!r} knows no {', '.join(sorted(options))}")
