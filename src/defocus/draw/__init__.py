@@ -1,4 +1,4 @@
-"""Figures: lens layouts, spot diagrams, lens cards, surveys, PSFs and wavefronts. The only part that imports matplotlib.
+"""Figures: lens layouts, spots, lens cards, surveys, PSFs and wavefronts. The only part that imports matplotlib.
 
 Every function returns a `matplotlib.figure.Figure` that belongs to no window and no global state; `save` writes it.
 """
