@@ -8,7 +8,6 @@ Writes psf_speed_gpu.json and .md, or psf_speed_cpu. Every propagation is checke
 from __future__ import annotations
 
 import json
-import platform
 import statistics
 import sys
 import time
@@ -27,6 +26,7 @@ from defocus.psf import compute
 from defocus.psf.fourier import matrix_dft
 from defocus.psf.propagate import intensity_batch, window_axis
 from defocus.psf.pupil_function import grid_axis, pupil_function
+from machine import machine
 
 BATCH = 64
 
@@ -116,8 +116,7 @@ def main(out: Path) -> None:
         rows += propagation(spectra, pixel, samples, size)
     result = {
         "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
-        "cpu": platform.processor() or platform.machine(),
-        "jax": jax.__version__,
+        **machine(),
         "ceilings": ceilings(),
         "rows": rows,
     }
@@ -195,7 +194,8 @@ def markdown(result: dict[str, object]) -> str:
     lines = [
         f"# PSF speed on {result['device']}",
         "",
-        f"jax {result['jax']}; batches of {BATCH} PSFs of different lenses.",
+        f"{result['cpu']}, {result.get('cores', '?')} cores; jax {result['jax']}; batches of {BATCH} PSFs of different "
+        "lenses.",
         "",
     ]
     lines += ["| ceiling | measured |", "| --- | --- |"]
@@ -213,7 +213,7 @@ def markdown(result: dict[str, object]) -> str:
             row["what"],
             f"{row['ms_per_psf']:.4f}",
             "" if error is None else f"{error:.1e}",
-            "" if rate is None else f"{rate:.1f}",
+            "" if rate is None else f"{rate:.3g}",
             notes,
         )
         lines.append("| " + " | ".join(map(str, cells)) + " |")

@@ -6,7 +6,7 @@ Writes render_speed_gpu.json and .md, or render_speed_cpu.
 
 A patch is 384×384 with 40 layers, PSFs of 128×128 in three bands, hidden parts filled in: per layer 13 real FFTs of
 512×512 (colours 3, opacity 1, PSFs 3 forwards; blurred colours 3, blurred opacities 3 backwards), 520 in all. The
-floor, before anything was tuned: an FFT of 512×512 float32 has 1.05 MB on each side and takes two passes, 4.2 MB of
+floor: an FFT of 512×512 float32 has 1.05 MB on each side and takes two passes, 4.2 MB of
 traffic, so 520 × 4.2 MB = 2.2 GB; the pointwise work around them reads and writes as much again at best half of it
 (planes 4.2 MB, products 16 MB, sums 8 MB per layer: 1.1 GB); the pyramids of 40 layers 40 × 25 MB = 1 GB; the search
 for hidden surfaces 72 steps × 7 MB and the mixed pixels 50 steps × 10 MB another 1 GB. Together 5.3 GB: 1.3 ms at 4
