@@ -226,9 +226,7 @@ def test_gradient_through_a_psf() -> None:
         changed = eqx.tree_at(lambda s: (s.curvature, s.thickness), system, (bent, apart))
         found = request_wavefronts(changed, changed.index[None], jnp.array([D_LINE_NM * 1e-6]), request)
         spectrum = jax.tree.map(lambda leaf: leaf[0], found.spectrum)
-        return intensity(
-            spectrum, jnp.asarray(pixel), samples=256, size=size, supersample=3, dtype=jnp.float64
-        ).pixels
+        return intensity(spectrum, jnp.asarray(pixel), samples=256, size=size, supersample=3, dtype=jnp.float64).pixels
 
     # One program for values and derivatives.
     both = jax.jit(lambda change: jax.jvp(psf, (change,), (jnp.ones(()),)))
