@@ -9,6 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import DefocusError
+from .blur import blur, refocus
 from .depth import depth
 from .develop import develop
 from .lens import lens_app
@@ -32,6 +33,8 @@ app.command("psf-grid")(psf_grid)
 app.command()(wavefront)
 app.command()(pupils)
 app.command("through-focus")(through_focus)
+app.command()(blur)
+app.command()(refocus)
 app.command()(develop)
 app.command()(depth)
 app.command()(scene)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +28,9 @@ from ..psf.compute import PsfBatch, psf_batch
 from ..psf.exact import huygens_psf
 from ..psf.propagate import SUPERSAMPLE
 from ..psf.spectrum import Bands, parse_bands
+
+if TYPE_CHECKING:
+    from .photograph import Photograph
 
 MOST_OUTSIDE = 0.2  # a PSF that loses more of its light than this does not fit its window
 PIXELS = (1680, 1120)  # the paper's photographs
@@ -204,6 +207,14 @@ class Camera:
             if report["status"] == "ok" and centre[depth]["status"] == "ok":
                 report["relative_illumination"] = report["pupil_area"] / centre[depth]["pupil_area"]
         return PsfBatch(batch.psf[:end], batch.bands, batch.pixel_um[:end], batch.reports[:end])
+
+    def photograph(
+        self, linear: Float[np.ndarray, "rows cols 3"], depth_m: Float[np.ndarray, "rows cols"], **options: Any
+    ) -> Photograph:
+        """A sharp photograph (linear sRGB) with its depth, taken through this lens: see `take_photograph`."""
+        from .photograph import take_photograph
+
+        return take_photograph(self, linear, depth_m, **options)
 
     def _other(
         self,
