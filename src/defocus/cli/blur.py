@@ -53,6 +53,7 @@ PixelOption = Annotated[
 SensorOption = Annotated[bool, typer.Option("--sensor/--no-sensor", help="Through a mosaic and its development.")]
 VignettingOption = Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")]
 PartsOption = Annotated[int, typer.Option(help="Parts of the pupil that are followed separately.", min=1, max=16)]
+ExactOption = Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")]
 KernelOption = Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 
@@ -86,6 +87,7 @@ def blur(
     vignetting: VignettingOption = False,
     parts: PartsOption = 1,
     max_kernel: KernelOption = 256,
+    exact: ExactOption = False,
     bits: Annotated[int, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF.")] = 8,
     sharp: Annotated[Path | None, typer.Option(help="Also the sharp picture, through the same sensor.")] = None,
     raw: Annotated[Path | None, typer.Option(help="Also the blurred mosaic, 0..1, with its colours: .npz.")] = None,
@@ -97,7 +99,7 @@ def blur(
     if raw is not None and not sensor:
         raise DefocusError("--raw: without --sensor there is no mosaic")
     options = _options(
-        bands, noise, saturation, seed, full_field, field, nodes, sensor, vignetting, parts, max_kernel
+        bands, noise, saturation, seed, full_field, field, nodes, sensor, vignetting, parts, max_kernel, exact
     )  # fmt: skip
     with StageBar() as bar:
         given = read_sharp(
@@ -148,6 +150,7 @@ def refocus(
     vignetting: VignettingOption = False,
     parts: PartsOption = 1,
     max_kernel: KernelOption = 256,
+    exact: ExactOption = False,
     captions: Annotated[bool, typer.Option("--captions/--no-captions", help="The distance on each picture.")] = True,
     seconds: Annotated[float, typer.Option(help="How long a GIF shows each distance.", min=0.02, max=60)] = 0.6,
     report: Annotated[Path | None, typer.Option(help="Also the reports, one per distance: .json.")] = None,
@@ -160,7 +163,7 @@ def refocus(
     check_sweep_path(out)
     _check_report(report)
     options = _options(
-        bands, noise, saturation, seed, full_field, field, nodes, sensor, vignetting, parts, max_kernel
+        bands, noise, saturation, seed, full_field, field, nodes, sensor, vignetting, parts, max_kernel, exact
     )  # fmt: skip
     pictures, reports = [], []
     with StageBar() as bar:
@@ -224,6 +227,7 @@ def _options(
     vignetting: bool,
     parts: int,
     max_kernel: int,
+    exact: bool,
 ) -> dict[str, Any]:
     """Arguments of `Camera.photograph`."""
     from ..render.photograph import photo_bands
@@ -244,6 +248,7 @@ def _options(
         "relative_illumination": vignetting,
         "parts": parts,
         "most_kernel_px": max_kernel,
+        "exact": exact,
     }
 
 

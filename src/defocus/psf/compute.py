@@ -66,6 +66,7 @@ class Choices:
     `form`, `amplitude` and `clipping` are those of `optics.wavefront`; `sampling` the number of samples across the
     pupil: from the traced rays, the paper's 2 N_inf, or a number; `supersample` the points per pixel and axis, by
     default 5, and as many more as a sharp PSF on large pixels takes. `side` keeps the light of half the lens.
+    `fringe_px` is for pixels much larger than what diffraction does: see `_coarser`.
     """
 
     by: FieldBy = "image_height"
@@ -75,6 +76,7 @@ class Choices:
     side: Side | None = None
     sampling: Literal["rays", "paper"] | int = "rays"
     supersample: int | None = None
+    fringe_px: float | None = None
     kernel: Kernel = "matrix"
     double: bool = False
 
@@ -315,6 +317,8 @@ def _second_stage(
     found: Wavefronts, pixel: Float[np.ndarray, " requests"], size: int, bands: Bands, chosen: Choices
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]]:
     """Group by samples, propagate, fold wavelengths into bands; a PSF (None where there is none) and its report."""
+    if chosen.fringe_px is not None:
+        found = _coarser(found, pixel, size, chosen.fringe_px)
     spectra = found.spectrum
     # From here on the host needs numbers, not arrays of the pupil.
     light = eqx.tree_at(lambda f: f.wavefront, found, _small(found.wavefront))
@@ -361,6 +365,29 @@ def _second_stage(
         else:
             numbers = {name: values[i] for name, values in measured.items()}
             yield _fold(known, i, pixels[i], numbers, samples[i], finest[i], bands)
+
+
+def _coarser(found: Wavefronts, pixel: Float[np.ndarray, " requests"], size: int, fringe_px: float) -> Wavefronts:
+    """The same rays propagated at a wavelength so long that the finest fringes, λ / 2h, are `fringe_px` pixels wide.
+
+    Where pixels are far larger than the Airy disc, PSFs are those of the rays, whatever the wavelength; the samples
+    that they take are not, and fall with it. What diffraction adds grows to an Airy radius of 1.22 `fringe_px` pixels.
+    """
+    wavefront = found.wavefront
+    pitch = jnp.asarray(pixel)[:, None]
+    finest = wavefront.wavelength / (2.0 * jnp.max(wavefront.half, axis=-1))
+    longer = jnp.maximum(fringe_px * pitch / finest, 1.0)
+    wavelength = wavefront.wavelength * longer
+    return eqx.tree_at(
+        lambda f: (f.spectrum.phase, f.spectrum.wavelength, f.needed, f.finest),
+        found,
+        (
+            found.spectrum.phase / longer[..., None, None],
+            found.spectrum.wavelength * longer,
+            needed_samples(wavefront.half, wavefront.blur, size * pitch, wavelength),
+            needed_supersampling(wavefront.half, wavefront.core, pitch, wavelength),
+        ),
+    )
 
 
 def _small(wavefront: Wavefront) -> Wavefront:

@@ -108,7 +108,7 @@ def take_photograph(
     colour: SensorColour | None = None,
     sensor: bool = True,
     response: Response = SRGB,
-    supersample: int | None = None,
+    exact: bool = False,
     progress: Progress | None = None,
 ) -> Photograph:
     """Blur a sharp photograph (linear sRGB) with its depth (metres, positive, inf allowed).
@@ -117,7 +117,8 @@ def take_photograph(
     `patch` = (x, y) takes instead the PSF of that one field position everywhere, as the paper does for its patches.
     Layers are `step_px` of blur apart; where that takes more than `most_layers` they are further apart, and a note says
     so. `saturation` is the power of the paper's highlights, `noise` the sensor's, drawn with `seed`. `colour` is
-    that of the sensor, without it a neutral one; without `sensor` the light is only clipped and encoded.
+    that of the sensor, without it a neutral one; without `sensor` the light is only clipped and encoded. `exact` PSFs
+    have the diffraction of their wavelength, at many times the cost where pixels are large (`node_psfs`).
     `progress` is told the stage and how much of it is done.
     """
     light, depth = np.asarray(linear, np.float32), np.asarray(depth_m, np.float32)
@@ -152,7 +153,7 @@ def take_photograph(
         most_px=most_kernel_px,
         side=side,
         relative_illumination=relative_illumination,
-        supersample=supersample,
+        exact=exact,
         progress=None if progress is None else lambda done: progress("PSFs", done),
     )
     seconds["psfs"] = time.perf_counter() - start
@@ -184,6 +185,7 @@ def take_photograph(
     report |= {
         "patch": None if patch is None else list(patch),
         "side": side,
+        "exact": exact,
         "saturation": saturation,
         "noise": None if noise is None else [float(noise.shot), float(noise.read_variance)],
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
