@@ -30,6 +30,7 @@ def shared() -> Path:
 WAVEFRONTS = ("test_psf.py", "test_psf_camera.py", "test_draw_psf.py", "test_photograph.py", "test_cli_blur.py")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One file, one worker; the files of WAVEFRONTS first, on one worker together."""
     for item in items:

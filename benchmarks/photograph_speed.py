@@ -1,0 +1,92 @@
+"""Whole photographs through a real lens: time of each stage and peak memory.
+
+    python benchmarks/photograph_speed.py OUT_FOLDER [WIDTHxHEIGHT ...]
+
+The scene is the built-in portrait, made at 1680×1120 and scaled to the size asked for; PSFs of a 50 mm lens vary over
+the field. The first photograph of each size compiles; the second is the one that counts.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from defocus.lens import load_lens
+from defocus.render import Camera
+from defocus.scene.procedural import make_scene
+from machine import machine
+
+LENS, F_NUMBER, FOCUS_M = "leica-summicron-50-f2", 2.8, 1.52
+MADE = (1680, 1120)
+
+
+def scaled(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Nearest pixels: the content does not matter here, the size does."""
+    rows = (np.arange(size[1]) * values.shape[0] // size[1])[:, None]
+    return values[rows, np.arange(size[0]) * values.shape[1] // size[0]]
+
+
+def main(out: Path, sizes: list[tuple[int, int]]) -> None:
+    lens = load_lens(LENS)
+    seen = make_scene("portrait", MADE).picture(samples=1)
+    rows = []
+    for size in sizes:
+        camera = Camera(lens, focus_m=FOCUS_M, pixels=size, f_number=F_NUMBER)
+        linear, depth = scaled(seen.linear, size), scaled(seen.depth_m, size)
+        for again in (False, True):
+            start = time.perf_counter()
+            photo = camera.photograph(linear, depth)
+            seconds = time.perf_counter() - start
+            report = photo.report
+            memory = jax.devices()[0].memory_stats() or {}
+            rows.append(
+                {
+                    "size": f"{size[0]}×{size[1]}",
+                    "first": not again,
+                    "seconds": seconds,
+                    "stages": report["seconds"],
+                    "layers": report["layers"],
+                    "kernel_px": report["kernel_px"],
+                    "coc_px": report["coc_px"],
+                    "nodes": report["nodes"],
+                    "psfs": report["psfs_computed"],
+                    "device_GB": memory.get("peak_bytes_in_use", 0) / 1e9,
+                    "host_GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+                    "finite": bool(np.isfinite(photo.blurred.linear).all()),
+                }
+            )
+            print(rows[-1], flush=True)
+            write(out, rows)
+
+
+def write(out: Path, rows: list[dict[str, object]]) -> None:
+    result = {"device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})", **machine(), "rows": rows}
+    stem = out / f"photograph_speed_{jax.default_backend()}"
+    out.mkdir(parents=True, exist_ok=True)
+    stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    lines = [
+        f"# Whole photographs on {result['device']}",
+        "",
+        f"{result['cpu']}, {result['cores']} cores; jax {result['jax']}. {LENS} at f/{F_NUMBER}, focused at {FOCUS_M} m, "
+        "the built-in portrait, PSFs of three wavelengths that vary over the field.",
+        "",
+        "| size | seconds | layers, PSFs, render, sensor | layers | PSFs | kernel | device | host |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for r in rows:
+        stages = ", ".join(f"{r['stages'][name]:.1f}" for name in ("layers", "psfs", "render", "sensor"))
+        size = f"{r['size']}, first" if r["first"] else r["size"]
+        cells = (size, f"{r['seconds']:.1f}", stages, r["layers"], r["psfs"], r["kernel_px"])
+        lines.append("| " + " | ".join(map(str, (*cells, f"{r['device_GB']:.1f} GB", f"{r['host_GB']:.1f} GB"))) + " |")
+    stem.with_suffix(".md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    asked = [tuple(map(int, text.split("x"))) for text in sys.argv[2:]] or [(1680, 1120), (6000, 4000)]
+    main(Path(sys.argv[1]), asked)
