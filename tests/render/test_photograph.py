@@ -1,0 +1,225 @@
+"""A photograph through a real lens: orientation, symmetry, light, and input that is odd or wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from defocus.errors import DefocusError, TraceError
+from defocus.lens import load_lens
+from defocus.photo import Noise
+from defocus.psf.compute import PsfBatch
+from defocus.psf.spectrum import parse_bands
+from defocus.render import Camera, blur_radii_px
+from defocus.render.node_psfs import FRINGE_PX, find_node_psfs, mirrored, window_for
+
+from .conftest import smooth_noise
+
+LENS = "leica-summicron-50-f2"
+WIDTH, HEIGHT = 241, 161  # nodes fall on pixels
+NODES = (5, 5)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Camera:
+    """The photograph fills the image circle; points at 1.1 m have a blur radius of a pixel."""
+    return Camera(load_lens(LENS), focus_m=1.5, pixels=(WIDTH, HEIGHT))
+
+
+@pytest.fixture(scope="module")
+def small() -> Camera:
+    """Pixels so small that a few of them are a patch of the picture."""
+    return Camera(load_lens(LENS), focus_m=2.0, pixel_um=40.0, f_number=4.0)
+
+
+def patch(camera: Camera, linear: np.ndarray, depth_m: np.ndarray | float, **options: Any) -> Any:
+    """Taken with one PSF at the d line."""
+    depth = np.broadcast_to(np.asarray(depth_m, np.float32), linear.shape[:2])
+    return camera.photograph(linear, depth, **({"bands": "d", "patch": (0.0, 0.0)} | options))
+
+
+def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
+    """Upper right, at a node; the PSF there has no symmetry that would hide a wrong turn."""
+    row, column, depth = 40, 180, 1.1
+    light = np.zeros((HEIGHT, WIDTH, 3), np.float32)
+    light[row, column] = 100.0
+    made = whole.photograph(light, np.full((HEIGHT, WIDTH), depth, np.float32), bands="d", nodes=NODES, sensor=False)
+    step = whole.pixel_um * 1e-3 / whole.image_radius_mm
+    psf = whole.psf(depth, (60 * step, 40 * step), 16, "d", fringe_px=FRINGE_PX).array[0]
+    seen = made.blurred.linear[row - 8 : row + 8, column - 8 : column + 8, 1] / 100.0
+    # Pixels beside the point lie between nodes and have a few hundredths of their neighbours' PSFs.
+    assert np.abs(seen - psf).sum() < 0.01
+    for across, down in ((True, False), (False, True), (True, True)):
+        assert np.abs(seen - mirrored(psf, across, down)).sum() > 0.05
+    assert made.report["nodes"] == [5, 5]
+    assert made.report["psfs_computed"] == 9  # a quarter of the field, its edges included
+    assert made.report["psfs_refused"] == []
+
+
+def test_a_mirrored_scene_gives_a_mirrored_photograph(whole: Camera) -> None:
+    quarter = smooth_noise(3, 81, 121)
+    scene = np.concatenate([quarter, quarter[-2::-1]])
+    scene = np.concatenate([scene, scene[:, -2::-1]], axis=1)
+    made = whole.photograph(scene, np.full((HEIGHT, WIDTH), 1.1), bands="d", nodes=NODES, sensor=False)
+    blurred = made.blurred.linear
+    assert np.abs(blurred - blurred[::-1]).max() < 1e-4
+    assert np.abs(blurred - blurred[:, ::-1]).max() < 1e-4
+    assert np.abs(blurred - scene).max() > 0.02
+
+
+def test_mirroring_keeps_the_point() -> None:
+    for size in (16, 17):
+        psf = np.zeros((1, size, size))
+        psf[0, size // 2 + 2, size // 2 - 3] = 1.0
+        assert np.argwhere(mirrored(psf, True, False))[0].tolist() == [0, size // 2 + 2, size // 2 + 3]
+        assert np.argwhere(mirrored(psf, False, True))[0].tolist() == [0, size // 2 - 2, size // 2 - 3]
+        assert np.array_equal(mirrored(psf, False, False), psf)
+
+
+def test_blur_radii_of_a_map(small: Camera) -> None:
+    depths = np.array([[0.5, 2.0, 7.0, np.inf]], np.float32)
+    radii = blur_radii_px(small, depths)
+    assert np.allclose(radii[0], [small.circle_of_confusion_px(float(d)) for d in depths[0]], atol=1e-4)
+    assert radii[0, 0] < 0.0 < radii[0, 3]
+    with pytest.raises(DefocusError, match="is the depth map in metres"):
+        blur_radii_px(small, np.array([[1e-3]], np.float32))
+
+
+def test_the_pair_and_its_report(small: Camera) -> None:
+    light = smooth_noise(5, 48, 64)
+    depth = np.where(np.arange(64) < 32, 2.0, np.inf) * np.ones((48, 1))
+    stages: set[str] = set()
+    made = patch(
+        small, light, depth, noise=Noise.make(1e-4, 1e-5), seed=3, progress=lambda stage, done: stages.add(stage)
+    )
+    assert stages == {"PSFs", "blurring"}
+    for picture in (made.sharp, made.blurred):
+        assert picture.linear.shape == (48, 64, 3)
+        assert picture.raw.shape == (48, 64)
+        assert picture.srgb.min() >= 0.0
+        assert picture.srgb.max() <= 1.0
+    assert np.array_equal(made.sharp.linear, light)
+    report = made.report
+    assert report["layers"] == 2
+    assert report["coc_px"][0] == pytest.approx(0.0, abs=1e-3)
+    assert report["coc_px"][1] == pytest.approx(small.circle_of_confusion_px(math.inf), rel=1e-4)
+    assert report["kernel_px"] >= 2 * report["coc_px"][1]
+    assert set(report["seconds"]) == {"layers", "psfs", "render", "sensor"}
+    assert any("neutral" in note for note in report["notes"])
+    again = patch(small, light, depth, noise=Noise.make(1e-4, 1e-5), seed=3)
+    other = patch(small, light, depth, noise=Noise.make(1e-4, 1e-5), seed=4)
+    assert np.array_equal(made.blurred.raw, again.blurred.raw)
+    assert not np.array_equal(made.blurred.raw, other.blurred.raw)
+    # The far half loses contrast, the half in focus hardly.
+    lost = [1.0 - np.std(made.blurred.linear[8:40, s]) / np.std(light[8:40, s]) for s in (slice(4, 24), slice(40, 60))]
+    assert lost[1] > 3.0 * abs(lost[0])
+
+
+def test_light_that_the_lens_keeps_back(small: Camera) -> None:
+    """With relative illumination a uniform picture has its brightness, and without it none of its fall-off."""
+    light = np.full((48, 64, 3), 0.5, np.float32)
+    place = (0.7, 0.5)
+    ratio = small.psfs([2.0], [place], 16, "d").reports[0]["relative_illumination"]
+    assert ratio < 0.95
+    dark = patch(small, light, 2.0, patch=place, relative_illumination=True, sensor=False).blurred.linear
+    even = patch(small, light, 2.0, patch=place, sensor=False).blurred.linear
+    assert np.allclose(dark, 0.5 * ratio, rtol=1e-3)
+    assert np.allclose(even, 0.5, rtol=1e-4)
+
+
+def test_the_halves_of_a_lens_move_what_is_out_of_focus(small: Camera) -> None:
+    light = np.zeros((48, 64, 3), np.float32)
+    light[24, 32] = 50.0
+    columns = np.arange(64) - 32
+    centres = []
+    for side in ("left", "right"):
+        seen = patch(small, light, 30.0, side=side, sensor=False).blurred.linear[..., 0]
+        centres.append(float((seen.sum(0) * columns).sum() / seen.sum()))
+    assert centres[0] == pytest.approx(-centres[1], abs=0.02)
+    assert abs(centres[0]) > 0.3 * small.circle_of_confusion_px(30.0)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5)])
+def test_tiny_pictures(small: Camera, shape: tuple[int, int]) -> None:
+    made = patch(small, np.full((*shape, 3), 0.4, np.float32), math.inf)
+    assert np.allclose(made.blurred.linear, 0.4, atol=1e-4)
+    assert made.blurred.srgb.shape == (*shape, 3)
+    assert np.allclose(made.blurred.srgb, made.sharp.srgb, atol=1e-3)
+
+
+def test_saturated_everywhere_stays_white(small: Camera) -> None:
+    made = patch(small, np.full((48, 64, 3), 1.0, np.float32), 30.0, saturation=3.0)
+    assert np.allclose(made.blurred.linear, 4.0, rtol=1e-4)
+    assert np.all(made.blurred.raw == 1.0)
+    assert np.allclose(made.blurred.srgb, 1.0)
+
+
+def test_a_layer_of_one_pixel(small: Camera) -> None:
+    depth = np.full((48, 64), 2.0)
+    depth[20, 30] = 30.0
+    light = smooth_noise(6, 48, 64)
+    made = patch(small, light, depth, sensor=False)
+    assert made.report["layers"] == 2
+    away = np.abs(made.blurred.linear - patch(small, light, 2.0, sensor=False).blurred.linear)
+    away[10:31, 20:41] = 0.0
+    assert away.max() < 1e-3
+
+
+def test_what_is_refused(small: Camera) -> None:
+    light = np.full((48, 64, 3), 0.4, np.float32)
+    with pytest.raises(DefocusError, match=r"depth of pixel \(0, 0\) is nan"):
+        patch(small, light, math.nan)
+    with pytest.raises(DefocusError, match="depth map"):
+        small.photograph(light, np.ones((47, 64)))
+    with pytest.raises(DefocusError, match=r"light of pixel \(0, 0, 0\)"):
+        patch(small, light * np.float32(np.nan), 2.0)
+    with pytest.raises(DefocusError, match="stop down to f/"):
+        patch(small, light, 0.3, most_kernel_px=32)
+    with pytest.raises(DefocusError, match="needs the step through the mosaic"):
+        patch(small, light, 2.0, noise=Noise.make(1e-5, 1e-5), sensor=False)
+    with pytest.raises(DefocusError, match="outside the image circle"):
+        patch(small, light, 2.0, patch=(0.9, 0.9))
+    with pytest.raises(DefocusError, match="one for all colours or three"):
+        patch(small, light, 2.0, bands="480,590")
+    with pytest.raises(DefocusError, match="smaller pixels"):
+        Camera(load_lens(LENS), pixel_um=2000.0).photograph(light, np.full((48, 64), 2.0))
+
+
+class Stubborn(Camera):
+    """A lens that images nothing beyond `reach`; its PSFs are points."""
+
+    reach = 0.5
+
+    def psfs(self, depth_m: Any, field: Any, size: int = 64, bands: Any = "rgb", **options: Any) -> PsfBatch:
+        parsed = parse_bands(bands)
+        out = np.zeros((len(depth_m), len(parsed.names), size, size), np.float32)
+        out[..., size // 2, size // 2] = 1.0
+        good = {"status": "ok", "energy_outside": 0.0, "blur_mm": 0.0, "pupil_area": 1.0}
+        reports = [good if math.hypot(*f) <= self.reach else {"status": "no light at this field"} for f in field]
+        return PsfBatch(out, parsed, np.full(len(depth_m), self.pixel_um), tuple(reports))
+
+
+def test_refused_nodes_take_the_nearest_psf_towards_the_centre() -> None:
+    camera = Stubborn(load_lens(LENS), pixels=(WIDTH, HEIGHT))
+    one = np.ones(1)
+    known: dict[str, Any] = {"bands": parse_bands("d"), "most_px": 64}
+    fields = [[(0.0, 0.0), (0.6, 0.0)], [(0.0, -0.48), (0.6, -0.48)]]
+    made = find_node_psfs(camera, fields, one, one, one > 0.0, **known)
+    assert [r["field"] for r in made.refused] == [[0.6, 0.0], [0.6, 0.48]]
+    assert made.refused[0]["taken_from"] == [0.5, 0.0]
+    taken = made.refused[1]["taken_from"]
+    assert 0.45 < math.hypot(*taken) <= 0.5
+    assert taken[1] / taken[0] == pytest.approx(0.8, rel=1e-3)
+    assert "2 of 4 PSFs were refused (no light at this field)" in made.notes[0]
+    camera.reach = -1.0
+    with pytest.raises(TraceError, match="even in the middle of the picture: no light"):
+        find_node_psfs(camera, fields, one, one, one > 0.0, **known)
+
+
+def test_windows_hold_their_blur() -> None:
+    for radius in (0.0, 3.0, 10.0, 40.0, 100.0, 300.0):
+        assert window_for(radius) >= 2.4 * radius + 6.0
+        assert window_for(-radius) == window_for(radius)
