@@ -121,7 +121,7 @@ def blur(
     told = {"photo": photo, "pixel_from": given.pixel_from(pixel_um)} | made.report
     told["notes"] = [*given.notes, *made.report["notes"]]
     if report is not None:
-        report.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        report.write_text(_json(told) + "\n", encoding="utf-8")
     files = [path for path, _ in written] + [path for path in (raw, report) if path is not None]
     _tell(told, files, as_json)
 
@@ -182,9 +182,9 @@ def refocus(
     texts = [f"{d:g} m" if math.isfinite(d) else "infinity" for d in distances]
     write_sweep(out, pictures, texts if captions else [""] * len(texts), seconds=seconds)
     if report is not None:
-        report.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
+        report.write_text(_json(reports) + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(reports, indent=1))
+        typer.echo(_json(reports))
         return
     for told in reports:
         low, high = told["coc_px"]
@@ -332,9 +332,22 @@ def _write_raw(path: Path, made: Photograph, given: SharpInput) -> None:
     )
 
 
+def _json(told: Any) -> str:
+    """JSON has no infinite numbers; they are written as "inf"."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+    return json.dumps(plain(told), indent=1, allow_nan=False)
+
+
 def _tell(told: dict[str, Any], files: list[Path], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(told, indent=1))
+        typer.echo(_json(told))
         return
     low, high = told["coc_px"]
     times = ", ".join(f"{name} {value:.1f} s" for name, value in told["seconds"].items())

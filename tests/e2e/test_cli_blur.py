@@ -1,0 +1,114 @@
+"""`defocus blur` and `defocus refocus` from the outside, on pictures of a few pixels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from defocus.cli import run
+from defocus.cli.blur_input import reduced
+
+LENS = ["--lens", "leica-summicron-50-f2", "--bands", "d", "--nodes", "1x1"]
+
+
+def picture(path: Path) -> np.ndarray:
+    return np.asarray(Image.open(path)).astype(float) / 255.0
+
+
+@pytest.fixture(scope="module")
+def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chequered photograph of 96×64 pixels; its right half is far away. The depth map is half as large."""
+    folder = tmp_path_factory.mktemp("photo")
+    rows, columns = np.mgrid[0:64, 0:96] // 4
+    grey = np.where((rows + columns) % 2 == 0, 40, 210).astype(np.uint8)
+    Image.fromarray(np.stack([grey] * 3, -1)).save(folder / "photo.png")
+    depth = np.where(np.arange(48) < 24, 0.5, np.inf) * np.ones((32, 1))
+    depth[3, 5] = np.nan
+    np.savez(folder / "photo.npz", depth_m=depth.astype(np.float32))
+    return folder / "photo.png"
+
+
+def test_a_scene_needs_nothing_but_a_lens(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out, sharp, raw, report = (tmp_path / name for name in ("b.png", "s.png", "b.npz", "b.json"))
+    files = ["--out", str(out), "--sharp", str(sharp), "--raw", str(raw), "--report", str(report)]
+    assert run(["blur", "scene:portrait:2", *LENS, "--size", "48x32", "--dual-pixel", "--noise", *files]) == 0
+    shown = capsys.readouterr().out
+    assert "fills the lens's image circle" in shown
+    told = json.loads(report.read_text())
+    assert told["size"] == [48, 32]
+    assert told["nodes"] == [1, 1]
+    assert told["noise"] is not None
+    assert any("procedural scene" in note for note in told["notes"])
+    assert picture(out).shape == (32, 48, 3)
+    assert 0.0 < np.abs(picture(out) - picture(sharp)).mean() < 0.1
+    with np.load(raw) as kept:
+        assert kept["mosaic"].shape == (32, 48)
+        assert str(kept["pattern"]) == "RGGB"
+    for side in ("left", "right"):
+        assert picture(tmp_path / f"b-{side}.png").shape == (32, 48, 3)
+
+
+def test_a_photograph_with_a_depth_file(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "blurred.png"
+    common = ["blur", str(photo), "--depth", str(photo.with_suffix(".npz")), *LENS, "--out", str(out)]
+    asked = [*common, "--focus-m", "0.5", "--max-side", "48"]
+    assert run(asked) == 2
+    assert "ask for resizing" in capsys.readouterr().err
+    assert run([*asked, "--resize-depth", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["size"] == [48, 32]
+    assert told["farthest_m"] == "inf"
+    assert any("without depth" in note for note in told["notes"])
+    assert any("reduced from 96×64" in note for note in told["notes"])
+    near, far = picture(out)[4:-4, 4:18], picture(out)[4:-4, 30:-4]
+    assert near.std() > 2.0 * far.std()  # the chequers, two pixels wide, are lost beyond the focus
+
+
+def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = ["--out", str(tmp_path / "x.png")]
+    depth = ["--depth", str(photo.with_suffix(".npz")), "--resize-depth"]
+    empty = tmp_path / "empty.npz"
+    np.savez(empty, depth_m=np.full((64, 96), np.nan, np.float32))
+    for arguments, message in (
+        ([str(photo), *LENS, *out, "--focus-m", "1"], "give its --depth"),
+        ([str(photo), *LENS, *out, *depth], "give --focus-m"),
+        ([str(photo), *LENS, *out, "--depth", str(empty), "--focus-m", "1"], "none of its 6144 pixels has a depth"),
+        (["scene:portrait", *LENS, *out, *depth], "a scene brings its own depth"),
+        (["scene:portrait:x", *LENS, *out], "scene:NAME:SEED"),
+        (["scene:portrait", *LENS, *out, "--patch"], "--nodes is for --full-field"),
+        (["scene:portrait", *LENS, *out, "--field", "0.5", "0"], "--field is for --patch"),
+        (["scene:portrait", *LENS, *out, "--saturation", "bright"], "--saturation bright"),
+        (["scene:portrait", *LENS, "--size", "48x32", *out, "--pixel-um", "exif"], "EXIF data do not tell"),
+        (["scene:portrait", *LENS, *out, "--report", str(tmp_path / "r.txt")], "ends in .json"),
+        (["scene:portrait", *LENS, *out, "--size", "big"], "--size big"),
+    ):  # fmt: skip
+        assert run(["blur", *arguments]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_a_focus_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    common = ["refocus", "scene:portrait", *LENS, "--size", "48x32", "--focus-m", "1.5,6"]
+    assert run([*common, "--out", str(tmp_path / "sweep.png")]) == 0
+    assert "focus 6 m: blur radii" in capsys.readouterr().out
+    strip = picture(tmp_path / "sweep.png")
+    assert strip.shape == (32, 2 * 48 + 6, 3)
+    assert np.abs(strip[:20, :48] - strip[:20, 54:]).mean() > 0.003
+    assert run([*common, "--out", str(tmp_path / "sweep.gif"), "--no-captions"]) == 0
+    with Image.open(tmp_path / "sweep.gif") as animation:
+        assert animation.n_frames == 2
+    assert run([*common, "--out", str(tmp_path / "sweep.mp4")]) == 2
+    assert "ends in .gif" in capsys.readouterr().err
+    wrong = [*common[:-1], "1,-2", "--out", str(tmp_path / "sweep.png")]
+    assert run(wrong) == 2
+    assert "expected distances" in capsys.readouterr().err
+
+
+def test_a_reduced_picture_keeps_its_light() -> None:
+    light = np.random.default_rng(0).random((30, 45, 3)).astype(np.float32)
+    smaller = reduced(light, (15, 10))
+    assert np.allclose(smaller, light.reshape(10, 3, 15, 3, 3).mean((1, 3)), atol=1e-6)
