@@ -43,6 +43,7 @@ def test_a_scene_needs_nothing_but_a_lens(tmp_path: Path, capsys: pytest.Capture
     assert told["nodes"] == [1, 1]
     assert told["noise"] is not None
     assert any("procedural scene" in note for note in told["notes"])
+    assert any("neutral" in note for note in told["notes"])
     assert picture(out).shape == (32, 48, 3)
     assert 0.0 < np.abs(picture(out) - picture(sharp)).mean() < 0.1
     with np.load(raw) as kept:
@@ -62,6 +63,7 @@ def test_a_photograph_with_a_depth_file(photo: Path, tmp_path: Path, capsys: pyt
     told = json.loads(capsys.readouterr().out)
     assert told["size"] == [48, 32]
     assert told["farthest_m"] == "inf"
+    assert not any("neutral" in note for note in told["notes"])  # no mosaic where none was asked for
     assert any("without depth" in note for note in told["notes"])
     assert any("reduced from 96×64" in note for note in told["notes"])
     near, far = picture(out)[4:-4, 4:18], picture(out)[4:-4, 30:-4]

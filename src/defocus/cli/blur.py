@@ -50,7 +50,14 @@ PixelOption = Annotated[
     str | None,
     typer.Option(help="Pixel pitch, or exif. By default the photograph fills the lens's image circle."),
 ]
-SensorOption = Annotated[bool, typer.Option("--sensor/--no-sensor", help="Through a mosaic and its development.")]
+SensorOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--sensor/--no-sensor",
+        help="Through a mosaic and its development. [default: where the camera's colours are known, or for noise]",
+        show_default=False,
+    ),
+]
 VignettingOption = Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")]
 PartsOption = Annotated[int, typer.Option(help="Parts of the pupil that are followed separately.", min=1, max=16)]
 ExactOption = Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")]
@@ -83,7 +90,7 @@ def blur(
     resize_depth: ResizeOption = False,
     scale_m: ScaleOption = None,
     pixel_um: PixelOption = None,
-    sensor: SensorOption = True,
+    sensor: SensorOption = None,
     vignetting: VignettingOption = False,
     parts: PartsOption = 1,
     max_kernel: KernelOption = 256,
@@ -96,17 +103,18 @@ def blur(
 ) -> None:
     """Blur a sharp photograph as a lens would have."""
     _check_outputs(out, sharp, raw, report, bits)
-    if raw is not None and not sensor:
-        raise DefocusError("--raw: without --sensor there is no mosaic")
+    if raw is not None and sensor is False:
+        raise DefocusError("--raw: with --no-sensor there is no mosaic")
+    sensor = True if raw is not None else sensor
     options = _options(
-        bands, noise, saturation, seed, full_field, field, nodes, sensor, vignetting, parts, max_kernel, exact
+        bands, noise, saturation, seed, full_field, field, nodes, vignetting, parts, max_kernel, exact
     )  # fmt: skip
     with StageBar() as bar:
         given = read_sharp(
             photo, depth, focus_m, max_side=max_side, size=size, resize=resize_depth, scale_m=scale_m, bar=bar
         )
         camera = _camera(lens, given, given.focus_m, pixel_um, f_number, blades)
-        options |= {"colour": given.colour, "progress": bar}
+        options |= {"colour": given.colour, "sensor": _has_sensor(sensor, given, noise), "progress": bar}
         made = camera.photograph(given.linear, given.depth_m, **options)
         written = [(out, made.blurred)]
         if sharp is not None:
@@ -146,7 +154,7 @@ def refocus(
     resize_depth: ResizeOption = False,
     scale_m: ScaleOption = None,
     pixel_um: PixelOption = None,
-    sensor: SensorOption = True,
+    sensor: SensorOption = None,
     vignetting: VignettingOption = False,
     parts: PartsOption = 1,
     max_kernel: KernelOption = 256,
@@ -163,14 +171,14 @@ def refocus(
     check_sweep_path(out)
     _check_report(report)
     options = _options(
-        bands, noise, saturation, seed, full_field, field, nodes, sensor, vignetting, parts, max_kernel, exact
+        bands, noise, saturation, seed, full_field, field, nodes, vignetting, parts, max_kernel, exact
     )  # fmt: skip
     pictures, reports = [], []
     with StageBar() as bar:
         given = read_sharp(
             photo, depth, distances[0], max_side=max_side, size=size, resize=resize_depth, scale_m=scale_m, bar=bar
         )
-        options |= {"colour": given.colour}
+        options |= {"colour": given.colour, "sensor": _has_sensor(sensor, given, noise)}
         # What can be wrong with a distance is said before the long work on the first.
         cameras = [_camera(lens, given, distance, pixel_um, f_number, blades) for distance in distances]
         for number, camera in enumerate(cameras, 1):
@@ -215,6 +223,11 @@ def _camera(
     )
 
 
+def _has_sensor(asked: bool | None, given: SharpInput, noise: bool) -> bool:
+    """A mosaic of colours that are not the camera's adds its artefacts and nothing else, so it must be asked for."""
+    return asked if asked is not None else given.colour is not None or noise
+
+
 def _options(
     bands: str,
     noise: bool,
@@ -223,7 +236,6 @@ def _options(
     full_field: bool,
     field: tuple[float, float],
     nodes: str | None,
-    sensor: bool,
     vignetting: bool,
     parts: int,
     max_kernel: int,
@@ -244,7 +256,6 @@ def _options(
         "saturation": _saturation(saturation, seed),
         "noise": _noise(seed) if noise else None,
         "seed": seed,
-        "sensor": sensor,
         "relative_illumination": vignetting,
         "parts": parts,
         "most_kernel_px": max_kernel,
