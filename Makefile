@@ -8,11 +8,9 @@ READY := $(VENV)/.ready
 
 demo: $(READY)
 	@mkdir -p demo
-	$(BIN)/defocus lens show leica-summilux-35-f1.4
-	$(BIN)/defocus lens draw leica-summilux-35-f1.4 --out demo/layout.png
-	$(BIN)/defocus lens spots leica-summilux-35-f1.4 --out demo/spots.png
-	$(BIN)/defocus lens card leica-summilux-35-f1.4 --out demo/card.png
-	@echo "Look at demo/card.png"
+	$(BIN)/defocus lens card canon-rf-85-f1.2 --out demo/card.png
+	$(BIN)/defocus blur scene:portrait --lens canon-rf-85-f1.2 --size 480x320 --sharp demo/sharp.png --out demo/blurred.png
+	@echo "Look at demo/blurred.png, and at the lens that made it: demo/card.png"
 
 test: $(READY) check
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder

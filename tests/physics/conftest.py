@@ -43,6 +43,7 @@ def _launcher() -> Callable[..., Any]:
     import jax
     import jax.numpy as jnp
 
+    from defocus.optics.batch import over_lenses
     from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
 
     u, v = (jnp.asarray(w) for w in pupil_points())
@@ -52,7 +53,10 @@ def _launcher() -> Callable[..., Any]:
         half = pupil_half_widths(system, chief)
         return chief, launch(chief, half[0] * u, half[1] * v)
 
-    return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0))))
+    def fields(system, heights):  # type: ignore[no-untyped-def]
+        return over_lenses(lambda height: one(system, height), heights)
+
+    return jax.jit(lambda systems, heights: over_lenses(fields, systems, heights))
 
 
 def launch_all(lenses: Sequence[Any], names: Sequence[str]) -> Launched:

@@ -16,6 +16,7 @@ import pytest
 from defocus.errors import TraceError
 from defocus.lens import Lens, Surface, list_lenses, load_lens
 from defocus.optics.apertures import solve_clear_apertures
+from defocus.optics.batch import over_lenses
 from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
 from defocus.optics.system import Bucket, bucket_of, pack, pack_one
 from defocus.optics.trace import trace
@@ -59,9 +60,11 @@ class Beam:
 
 
 @jax.jit
-@functools.partial(jax.vmap, in_axes=(0, 0))
-@functools.partial(jax.vmap, in_axes=(None, 0))
-def _beams(system: Any, height: Any) -> tuple[Any, Any, Any]:
+def _beams(systems: Any, heights: Any) -> tuple[Any, Any, Any]:
+    return over_lenses(lambda s, fields: over_lenses(lambda height: _beam(s, height), fields), systems, heights)
+
+
+def _beam(system: Any, height: Any) -> tuple[Any, Any, Any]:
     chief = chief_ray(system, height, "image_height")
     half = pupil_half_widths(system, chief)
     x, y = ((h * d)[:, None] * _WALK for h, d in zip(half, (jnp.cos(_ANGLES), jnp.sin(_ANGLES)), strict=True))

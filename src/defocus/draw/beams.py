@@ -22,7 +22,7 @@ from ..optics.field import image_radius_of, vergence_of
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order_batch
 from ..optics.pupil import ChiefRay, chief_ray, launch
-from ..optics.system import System, pack
+from ..optics.system import System, common_bucket, pack
 from ..optics.trace import to_plane, trace
 from .profiles import refracting
 
@@ -106,7 +106,7 @@ def optics_of(lens: Lens) -> Optics:
     """Pack a lens whose clear apertures are known."""
     if not refracting(lens):
         raise TraceError(f"{lens.name}: no surface refracts light; this is no lens")
-    batch = pack([lens])
+    batch = pack([lens], bucket=common_bucket(lens))
     first = jax.tree.map(lambda leaf: leaf[0], first_order_batch(batch))
     return Optics(lens, batch[0], first, drawn_image_radius(lens, batch[0]))
 

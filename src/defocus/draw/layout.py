@@ -15,7 +15,7 @@ from matplotlib.patches import Patch, Polygon
 
 from ..lens.prescription import Lens
 from ..optics.paraxial import first_order_batch
-from ..optics.system import pack
+from ..optics.system import common_bucket, pack
 from . import style
 from .geometry import Geometry, cross_section, with_clear_apertures
 from .rays import Fan, ray_paths
@@ -202,6 +202,6 @@ def paint_legend(figure: Figure, layout: Layout, size: tuple[float, float], bott
 
 def subtitle(lens: Lens) -> str:
     """Focal length, F-number and patent, in one line."""
-    data = first_order_batch(pack([lens]))
+    data = first_order_batch(pack([lens], bucket=common_bucket(lens)))
     text = f"focal length {float(data.focal_length[0]):.4g} mm    F/{float(data.f_number[0]):.3g}"
     return f"{text}    {lens.patent}" if lens.patent else text

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import TraceError
 from ..lens.prescription import Lens
+from .batch import over_lenses
 from .field import image_radius_of
 from .paraxial import first_order, heights_and_angles
 from .pupil import chief_ray, launch, pupil_half_widths
@@ -113,7 +114,7 @@ def _needed(
         rim, _ = beam((last + walk) * (walk[1] - walk[0]))  # once more, between the last one and the next
         return jnp.maximum(inner, rim), chief.found, chief.reach
 
-    return jax.vmap(one)(heights, fractions)
+    return over_lenses(one, heights, fractions)
 
 
 def _paraxial_radii(system: System, image_radius: Float[Array, ""]) -> Float[Array, " surfaces"]:

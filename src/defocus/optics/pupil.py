@@ -90,25 +90,20 @@ def chief_ray(
     # implicit function theorem asks for: at a fixed height or angle p follows the lens.
     p = jax.lax.stop_gradient(end.low)
 
-    def wanted(p: Float[Array, ""]) -> Float[Array, ""]:
-        _, _, height, angle, _ = ray(p[None])
-        return jnp.where(by_angle, angle[0], jnp.abs(height[0]))
+    def seen(p: Float[Array, ""]) -> tuple[Array, ...]:
+        backwards, forwards, height, angle, _ = ray(p[None])
+        slope = forwards.direction[1, 0] / forwards.direction[2, 0]
+        return backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0]
 
-    value, slope = jax.jvp(wanted, (p,), (jnp.ones(()),))
-    slope = jax.lax.stop_gradient(jnp.where(jnp.abs(slope) > 1e-9, slope, 1.0))
+    values, rates = jax.jvp(seen, (p,), (jnp.ones(()),))
+    rates = tuple(jnp.where(jnp.isfinite(r), r, 0.0) for r in rates)  # a ray that grazes the edge may have none
+    value, rate = jnp.where(by_angle, values[4], jnp.abs(values[2])), jnp.where(by_angle, rates[4], rates[2])
+    rate = jnp.where(by_angle | (values[2] >= 0.0), rate, -rate)
+    rate = jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
     error = value - target
-    backwards, forwards, heights, angles, _ = ray((p - (error - jax.lax.stop_gradient(error)) / slope)[None])
-    end = _Search(
-        low=end.low,
-        high=end.high,
-        position=backwards.position[:, 0],
-        direction=backwards.direction[:, 0],
-        image_height=heights[0],
-        image_slope=forwards.direction[1, 0] / forwards.direction[2, 0],
-        angle=angles[0],
-        lives=end.lives,
-        reach=end.reach,
-    )
+    step = -(error - jax.lax.stop_gradient(error)) / rate
+    position, direction, height, slope, angle = (v + r * step for v, r in zip(values, rates, strict=True))
+    end = _Search(end.low, end.high, position, direction, height, slope, angle, end.lives, end.reach)
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
     value = jnp.where(by_angle, end.angle, jnp.abs(end.image_height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes

@@ -3,9 +3,8 @@
     z(r) = c r² / (1 + √(1 − (1 + κ) c² r²)) + Σ_k e_k r^(2k) + Σ_k o_k r^(2k+1)
 
 The polynomial is evaluated by Horner's rule in r / scale. A ray meets the conic in closed form; an asphere by a fixed
-number of Newton steps from there or from a better start. The derivative of the intersection comes from one
-differentiable Newton step at the solution (implicit function theorem), so neither mode of differentiation goes through
-the iteration.
+number of Newton steps from there or from a better start. The derivative of the intersection is that of the implicit
+function theorem, of any order, so neither mode of differentiation goes through the iteration.
 """
 
 from __future__ import annotations
@@ -102,19 +101,45 @@ def intersect(
         on_sheet = jnp.abs(z + t * n - height) < 1e-6
         return t, slope, hits & exists & on_sheet
 
-    # Only surfaces that have terms are iterated on; where lenses are mapped one by one, this saves most of the work.
-    terms = jnp.any(shape.even != 0.0) | jnp.any(shape.odd != 0.0)
-    frozen = jax.lax.stop_gradient((shape, x, y, z, l, m, n))
-    start = jax.lax.stop_gradient(jnp.where(hits, t, 0.0))
-    t = jax.lax.cond(jax.lax.stop_gradient(terms), _iterate, lambda *given: given[-1], *frozen, start)
-    # The step's denominator is held constant under differentiation: at the solution that is the implicit derivative.
-    above, rate, _ = _above(shape, x, y, z, l, m, n, t)
-    shift = above / jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
-    converged = jnp.abs(shift) < TOLERANCE
-    t = t - shift
+    t, shift = _meet(shape, x, y, z, l, m, n, jax.lax.stop_gradient(jnp.where(hits, t, 0.0)))
     r2 = (x + t * l) ** 2 + (y + t * m) ** 2
     _, slope, exists = sag(shape, r2)
-    return t, slope, exists & converged
+    return t, slope, exists & (jnp.abs(shift) < TOLERANCE)
+
+
+@jax.custom_jvp
+def _meet(
+    shape: Shape,
+    x: Float[Array, "*rays"],
+    y: Float[Array, "*rays"],
+    z: Float[Array, "*rays"],
+    l: Float[Array, "*rays"],
+    m: Float[Array, "*rays"],
+    n: Float[Array, "*rays"],
+    start: Float[Array, "*rays"],
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"]]:
+    """Where the rays meet an asphere, from a start on its base conic, and the length of the last Newton step."""
+    # Only surfaces that have terms are iterated on; where lenses are mapped one by one, this saves most of the work.
+    terms = jnp.any(shape.even != 0.0) | jnp.any(shape.odd != 0.0)
+    t = jax.lax.cond(terms, _iterate, lambda *given: given[-1], shape, x, y, z, l, m, n, start)
+    above, rate, _ = _above(shape, x, y, z, l, m, n, t)
+    shift = above / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
+    return t - shift, shift
+
+
+@_meet.defjvp
+def _meet_derivative(primals, tangents):  # type: ignore[no-untyped-def]
+    """dt = −dF / F_t for F(shape, ray, t) = 0; t comes from `_meet` itself, so the rule can be differentiated again."""
+    t, shift = _meet(*primals)
+    shape, x, y, z, l, m, n, _ = primals
+    _, rate, _ = _above(shape, x, y, z, l, m, n, t)
+
+    def height(shape: Shape, *ray: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+        x, y, z, l, m, n = ray
+        return _above(shape, x, y, z, l, m, n, t)[0]
+
+    _, moved = jax.jvp(height, primals[:-1], tangents[:-1])
+    return (t, shift), (-moved / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0), jnp.zeros_like(shift))
 
 
 def _iterate(
@@ -135,17 +160,14 @@ def _iterate(
     height above the front side is least.
     """
 
-    def miss(t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        above, rate, exists = _above(shape, x, y, z, l, m, n, t)
-        return jnp.where(exists & (rate > LEAST_RATE), jnp.abs(above), jnp.inf)
-
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
     plane = -z / forward
     foot = sag(shape, (x + plane * l) ** 2 + (y + plane * m) ** 2)[0]
-    least = miss(start)
-    for other in (plane, (foot - z) / forward, jnp.zeros_like(plane)):
-        missed = miss(other)
-        start, least = jnp.where(missed < least, other, start), jnp.minimum(missed, least)
+    # All four at once: the compiler sees the surface's polynomial once instead of four times.
+    starts = jnp.stack([start, plane, (foot - z) / forward, jnp.zeros_like(plane)])
+    above, rate, exists = _above(shape, x, y, z, l, m, n, starts)
+    missed = jnp.where(exists & (rate > LEAST_RATE) & ~jnp.isnan(above), jnp.abs(above), jnp.inf)
+    start = jnp.take_along_axis(starts, jnp.argmin(missed, axis=0)[None], axis=0)[0]
     longest = LONGEST_STEP * shape.scale
 
     def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
@@ -163,9 +185,9 @@ def _above(
     l: Float[Array, "*rays"],
     m: Float[Array, "*rays"],
     n: Float[Array, "*rays"],
-    t: Float[Array, "*rays"],
-) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Bool[Array, "*rays"]]:
-    """Height (mm) above the surface of the ray's point at t, its growth with t, and whether the surface is there."""
+    t: Float[Array, "*points"],
+) -> tuple[Float[Array, "*points"], Float[Array, "*points"], Bool[Array, "*points"]]:
+    """Height (mm) above the surface of the rays' points at t, its growth with t, and whether the surface is there."""
     px, py = x + t * l, y + t * m
     height, slope, exists = sag(shape, px * px + py * py)
     return z + t * n - height, n - slope * (px * l + py * m), exists

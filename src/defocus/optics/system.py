@@ -148,8 +148,15 @@ def _with_stop_radius(system: System, lenses: Sequence[Lens], bucket: Bucket) ->
 
 
 def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
-    """A single lens without a batch axis."""
-    return pack([lens], wavelength_nm)[0]
+    """A single lens without a batch axis, in a common bucket: what compiles for one lens serves the next."""
+    return pack([lens], wavelength_nm, common_bucket(lens))[0]
+
+
+def common_bucket(lens: Lens) -> Bucket:
+    """The smallest of COMMON_BUCKETS that holds the lens."""
+    own = bucket_of(lens)
+    sizes = (own.surfaces, own.even, own.odd)
+    return next(Bucket(*key) for key in COMMON_BUCKETS if all(a >= b for a, b in zip(key, sizes, strict=True)))
 
 
 def group_by_bucket(
