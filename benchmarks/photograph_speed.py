@@ -73,7 +73,7 @@ def write(out: Path, rows: list[dict[str, object]]) -> None:
     lines = [
         f"# Whole photographs on {result['device']}",
         "",
-        f"{result['cpu']}, {result['cores']} cores; jax {result['jax']}. {LENS} at f/{F_NUMBER}, focused at {FOCUS_M} m, "
+        f"{result['cpu']}, {result['cores']} cores; jax {result['jax']}. {LENS} at f/{F_NUMBER}, focus {FOCUS_M} m, "
         "the built-in portrait, PSFs of three wavelengths that vary over the field.",
         "",
         "| size | seconds | layers, PSFs, render, sensor | layers | PSFs | kernel | device | host |",
