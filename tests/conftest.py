@@ -26,14 +26,21 @@ def shared() -> Path:
     return folder
 
 
-# These files share the slow programs of wavefronts: one worker compiles them, and starts at once.
-WAVEFRONTS = ("test_psf.py", "test_psf_camera.py", "test_draw_psf.py", "test_photograph.py", "test_cli_blur.py")
+# The slowest files, in this order: a worker that is left alone with one at the end would cost minutes. The first
+# compiles what most of the others then find compiled.
+FIRST = (
+    "test_psf_camera.py",
+    "test_gradients.py",
+    "test_survey_collection.py",
+    "test_library.py",
+    "test_apertures.py",
+    "test_psf.py",
+    "test_cli_blur.py",
+    "test_draw_psf.py",
+)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One file, one worker; the files of WAVEFRONTS first, on one worker together."""
-    for item in items:
-        own = item.path.relative_to(ROOT).as_posix()
-        item.add_marker(pytest.mark.xdist_group("wavefronts" if item.path.name in WAVEFRONTS else own))
-    items.sort(key=lambda item: item.path.name not in WAVEFRONTS)
+    """The files of FIRST first, the others in their own order."""
+    place = {name: number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(FIRST)))
