@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from defocus.cli.programs import keep_programs
@@ -12,6 +13,10 @@ from defocus.cli.programs import keep_programs
 ROOT = Path(__file__).resolve().parents[1]
 # Before JAX is imported. The workers of one run, the commands that they start, and the next run share their programs.
 keep_programs(ROOT / ".cache" / "programs")
+
+# The same examples in every run: a failure belongs to the change that made it.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 # Must run before the first import of the packages: every shape in a signature is then checked at run time.
 install_import_hook(["defocus.optics", "defocus.survey", "defocus.photo"], "beartype.beartype")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from defocus.errors import LensError, UnknownGlassError
@@ -178,6 +178,7 @@ def test_any_text_gives_a_glass_or_unknown_glass(text):
 
 @settings(max_examples=150, deadline=None)
 @given(st.text() | st.from_regex(r"[0-9]{1,8}[.:][0-9]{1,8}([.:][0-9]{1,3})?", fullmatch=True))
+@example("0.6:0")
 def test_any_text_gives_a_glass_code_or_none(text):
     try:
         medium = parse_glass_code(text)

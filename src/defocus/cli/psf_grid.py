@@ -61,7 +61,9 @@ def psf_grid(
             circle_of_confusion_px=np.array(grid.circle_of_confusion_px),
             wavelengths_nm=np.array(grid.bands.mean_nm),
             pixel_um=grid.pixel_um,
-            report=json.dumps({"lens": grid.title, "focus_m": focus_m, "tiles": grid.reports}),
+            report=json.dumps(
+                {"lens": grid.title, "focus_m": focus_m if focus_m < math.inf else "inf", "tiles": grid.reports}
+            ),
         )
         typer.echo(f"wrote {out}")
     if plot is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from ..errors import UnknownGlassError
+from ..errors import LensError, UnknownGlassError
 from .aliases import ALIASES, CATALOGUES, MOULDED_REMARK, MOULDED_SUFFIX
 from .catalogue import Catalogue, PublishedGlass, load_catalogue, name_key
 from .medium import AIR, Medium
@@ -130,5 +130,7 @@ def parse_glass_code(text: str) -> Medium | None:
         nd, vd = float(pair[1]), float(pair[2])
     else:
         return None
+    if nd < 1.0:
+        raise LensError(f"glass code {text.strip()[:40]!r}: no glass has nd = {nd}; expected 1 or more")
     medium = model_glass(nd, vd)
     return medium if medium.is_air else replace(medium, name=text.strip())

@@ -30,7 +30,7 @@ def matrix_dft(
 ) -> Complex[Array, "points points"]:
     """The sum by two matrix products; rows along y. s in direction cosines, x, y and wavelength in mm, float64.
 
-    `precision` is JAX's: what a GPU's matrix units may do to float32. "high" costs 3e-5 in relative L1 there.
+    `precision` is JAX's: what a GPU's matrix units may do to float32. "high" costs 4e-5 in relative L1 there.
     """
     across = _product(pupil, _phasor(sx[:, None] * (x / wavelength), pupil), precision)
     return _product(_phasor((y / wavelength)[:, None] * sy, pupil), across, precision)

@@ -180,8 +180,10 @@ def _sum_wavelets(
         length = jnp.linalg.norm(back, axis=1)
         # |x − q| − |X − q| = (|d|² + 2 d·(X − q)) / (|x − q| + |X − q|), d = x − X.
         dot = x[:, None] * (2.0 * back[:, 0] + x[:, None]) + y[:, None] * (2.0 * back[:, 1] + y[:, None])
-        phase = waves + dot / (jnp.sqrt(length**2 + dot) + length) * inverse
+        distance = jnp.sqrt(length**2 + dot)
+        phase = waves + dot / (distance + length) * inverse
         angle = 2.0 * jnp.pi * (phase - jnp.round(phase))
+        weight = weight * (length / distance)  # it was that of the window's centre
         real, imaginary = field
         # Sums, not matrix products: they fuse with what they add up, and nothing of size points × rays is stored.
         real = real + jnp.sum(jnp.cos(angle) * weight, axis=1)

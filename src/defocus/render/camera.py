@@ -112,6 +112,10 @@ class Camera:
             raise DefocusError(f"focus distance {focus_m} m; expected a positive number or inf")
         if pixel_um is not None and pixels is not None:
             raise DefocusError("give pixel_um or pixels, not both")
+        if pixel_um is not None and not 0.0 < pixel_um < math.inf:
+            raise DefocusError(f"pixel pitch {pixel_um} µm; expected a positive number")
+        if pixels is not None and min(pixels) < 1:
+            raise DefocusError(f"pixels {pixels}; expected a width and a height of one or more")
         self.lens = lens
         self.focus_m = focus_m
         self.image_radius_mm = image_radius_of(lens, system)
