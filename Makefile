@@ -13,7 +13,7 @@ demo: $(READY)
 	@echo "Look at demo/blurred.png, and at the lens that made it: demo/card.png"
 
 test: $(READY) check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .
