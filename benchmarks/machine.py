@@ -1,9 +1,12 @@
-"""What a benchmark ran on, for its report."""
+"""What a benchmark ran on, for its report, and its stopwatch."""
 
 from __future__ import annotations
 
 import os
 import platform
+import statistics
+import time
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,3 +26,16 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("jax", "numpy")},
     }
+
+
+def median_seconds(work: Callable[[], object], repeats: int = 20) -> float:
+    """The median time of JAX work that is done, after one call that compiles it."""
+    import jax
+
+    jax.block_until_ready(work())
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(work())
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)

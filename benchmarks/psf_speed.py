@@ -8,10 +8,8 @@ Writes psf_speed_gpu.json and .md, or psf_speed_cpu. Every propagation is checke
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,19 +24,9 @@ from defocus.psf import compute
 from defocus.psf.fourier import matrix_dft
 from defocus.psf.propagate import intensity_batch, window_axis
 from defocus.psf.pupil_function import grid_axis, pupil_function
-from machine import machine
+from machine import machine, median_seconds
 
 BATCH = 64
-
-
-def median_seconds(work: Callable[[], object], repeats: int = 20) -> float:
-    jax.block_until_ready(work())
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(work())
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def ceilings() -> dict[str, float]:

@@ -1,10 +1,11 @@
 """PSFs against the ray-exact Huygens sum: lenses × fields × blur sizes, pixel-integrated on both sides.
 
-    python benchmarks/psf_vs_huygens.py OUT_FOLDER [LENSES] [--forms]
+    python benchmarks/psf_vs_huygens.py OUT_FOLDER [LENSES] [--forms] [--beyond]
     python benchmarks/psf_vs_huygens.py OUT_FOLDER --figure FILE.png
 
 Also doubles the number of samples; with --forms, compares other forms of the wavefront, the paper's clipping and its
-constant amplitude as well. Wants a GPU. The second form draws the worst cases of a run.
+constant amplitude as well. Points are nearer than the focus; with --beyond, farther. Wants a GPU. The second form draws
+the worst cases of a run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from defocus.psf.compute import focused_sensor, psf_batch
 from defocus.psf.huygens import huygens, patches_from_rays
 
 FIELDS = (0.0, 0.5, 0.7, 0.9)
-COC_PX = (2.0, 8.0, 24.0)
+COC_PX = (-2.0, -8.0, -24.0)
+BEYOND_PX = (2.0, 8.0)
 SIZE = 64
 SUPERSAMPLE = 5
 WAVELENGTH = D_LINE_NM * 1e-6
@@ -57,7 +59,7 @@ def prepare(
     return data, chief, find_rim(system, chief, vergence, data=data), vergence, sensor_z
 
 
-def main(out: Path, count: int, forms: bool) -> None:
+def main(out: Path, count: int, forms: bool, circles: tuple[float, ...], stem: str) -> None:
     cases = []
     chosen = choose(count)
     # One bucket for all, so that the slow sum compiles once per number of rays.
@@ -67,8 +69,10 @@ def main(out: Path, count: int, forms: bool) -> None:
         data = first_order(system)
         pixel = 2.0 * lens.image_radius / np.hypot(1680.0, 1120.0)
         focus = 40.0 * float(data.focal_length)
-        for coc in COC_PX:
-            depth = float(depth_of_confusion(data, jnp.array(-coc * pixel), jnp.array(focus)))
+        for coc in circles:
+            depth = float(depth_of_confusion(data, jnp.array(coc * pixel), jnp.array(focus)))
+            if not 0.0 < depth < float("inf"):
+                continue  # so large a circle lies beyond infinity
             for field in FIELDS:
                 cases.append((name, lens, system, field, coc, depth, focus, pixel))
     request = {
@@ -133,28 +137,30 @@ def main(out: Path, count: int, forms: bool) -> None:
             row |= {k: float(np.abs(v.psf[i, 0] - truth).sum()) for k, v in variants.items()}
         rows.append(row)
         if i % len(FIELDS) == len(FIELDS) - 1:
-            write(out, rows)
+            write(out / stem, rows)
             print(name, coc, [round(r.get("relative_l1", float("nan")), 4) for r in rows[-4:]], flush=True)
-    print(markdown(write(out, rows)))
-    np.savez_compressed(out / "psf_vs_huygens.npz", ours=ours.psf[:, 0], huygens=kept)
+    print(markdown(write(out / stem, rows)))
+    np.savez_compressed(out / f"{stem}.npz", ours=ours.psf[:, 0], huygens=kept)
 
 
-def write(out: Path, rows: list[dict[str, object]]) -> dict[str, object]:
+def write(stem: Path, rows: list[dict[str, object]]) -> dict[str, object]:
     result = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "size": SIZE, "rows": rows}
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "psf_vs_huygens.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / "psf_vs_huygens.md").write_text(markdown(result))
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    stem.with_suffix(".md").write_text(markdown(result))
     return result
 
 
 def markdown(result: dict[str, object]) -> str:
     rows = [r for r in result["rows"] if r["status"] == "ok"]
+    circles = sorted({r["coc_px"] for r in rows}, key=abs)
     errors = np.array([r["relative_l1"] for r in rows])
     lines = [
         f"# PSFs against the ray-exact Huygens sum ({result['device']})",
         "",
         f"{len(rows)} of {len(result['rows'])} cases, {len({r['lens'] for r in rows})} lenses, fields {FIELDS}, "
-        f"circles of confusion {COC_PX} px, {result['size']}×{result['size']} px, d line, pixel-integrated (u = 5).",
+        f"circles of confusion {circles} px (negative: nearer than the focus), "
+        f"{result['size']}×{result['size']} px, d line, pixel-integrated (u = 5).",
         "",
         "| | median | 95 % | worst |",
         "| --- | --- | --- | --- |",
@@ -209,4 +215,6 @@ if __name__ == "__main__":
     if "--figure" in sys.argv:
         figure(Path(sys.argv[1]), Path(sys.argv[sys.argv.index("--figure") + 1]))
         sys.exit()
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20, "--forms" in sys.argv)
+    beyond = "--beyond" in sys.argv
+    circles, stem = (BEYOND_PX, "psf_vs_huygens_beyond") if beyond else (COC_PX, "psf_vs_huygens")
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20, "--forms" in sys.argv, circles, stem)

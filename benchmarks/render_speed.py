@@ -18,9 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,20 +31,10 @@ from defocus.render.composite import composite, render_patches
 from defocus.render.field import render_photograph
 from defocus.scene.layers import Layers, cut_layers, quantise
 from defocus.scene.surfaces import find_surfaces
-from machine import machine
+from machine import machine, median_seconds
 
 PATCH, LAYERS, SIZE, BANDS = 384, 40, 128, 3
 FLOOR_GB = 5.3
-
-
-def median_seconds(work: Callable[[], object], repeats: int) -> float:
-    jax.block_until_ready(work())
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(work())
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def scene(rows: int, cols: int, seed: int, extent: float = 39.0) -> tuple[np.ndarray, np.ndarray]:

@@ -44,7 +44,7 @@ def _rational(values: np.ndarray) -> tuple[int, ...]:
 @pytest.fixture(scope="session")
 def write_dng() -> Callable[..., Path]:
     """Write a DNG: `stored` are the sensor's numbers, `pattern` that of the active area."""
-    tifffile = pytest.importorskip("tifffile")
+    import tifffile
 
     def write(
         path: Path,

@@ -12,8 +12,6 @@ import pytest
 from defocus.cli import run
 from defocus.photo import SensorColour, encode, inverse_isp, read_picture
 
-pytest.importorskip("rawpy")
-
 
 @pytest.fixture(scope="module")
 def raw(smooth: np.ndarray, write_dng: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image, ImageCms
 
 from defocus.errors import PhotoError, UnsupportedPhotoError
 from defocus.photo import RgbPhoto, check_picture_path, decode, read_photo, read_picture, write_linear, write_picture
 from defocus.photo.png16 import SIGNATURE, read_png16, write_png16
-
-tifffile = pytest.importorskip("tifffile")
 
 
 @pytest.fixture(scope="module")

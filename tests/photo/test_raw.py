@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rawpy
 
 from defocus.errors import PhotoError, UnsupportedPhotoError
 from defocus.photo import RawPhoto, RgbPhoto, read_bare_mosaic, read_photo
 from defocus.photo.bayer import PATTERNS, turned
 from defocus.photo.colour import choose_gains, choose_matrix, matrix_of_model
-
-rawpy = pytest.importorskip("rawpy")
 
 SHAPE = (96, 128)
 XTRANS = "GGRGGBGGBGGRBRGRBGGGBGGRGGRGGBRBGBRG"

@@ -97,7 +97,7 @@ def test_a_new_bucket_does_compile(compilations: list[str]) -> None:
     rays = Rays(position, position.at[:, 2].set(1.0), jnp.zeros((3, 2)))
     compilations.clear()
     trace_batch(system, rays)
-    assert any("trace" in name for name in compilations) or len(compilations) > 0
+    assert compilations
 
 
 def test_groups_cover_all_lenses_once() -> None:

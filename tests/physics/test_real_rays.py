@@ -238,7 +238,7 @@ def test_total_reflection_begins_at_the_critical_angle() -> None:
     assert (traced.clip_surface[~traced.alive] == 1).all()
     assert np.isinf(traced.clip[~traced.alive]).all()
     # A dead ray keeps its place on the surface that reflected it, so it can still be drawn up to there.
-    assert np.allclose(traced.clips[1, 4:], -1.0) or np.isfinite(traced.clips[1, 4:]).all()
+    assert np.isfinite(traced.clips[1, 4:]).all()
     emerging = traced.direction[1, :4]
     assert np.allclose(emerging, 1.5 * sine[:4], atol=1e-12)
 

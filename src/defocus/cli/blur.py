@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from ..errors import DefocusError
 from .blur_input import ESTIMATORS, SharpInput, read_sharp, two_numbers
+from .outputs import check_outputs, json_text
 from .progress import StageBar
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ BandsOption = Annotated[
 ]
 NoiseOption = Annotated[bool, typer.Option("--noise/--no-noise", help="Sensor noise, drawn as in the paper.")]
 SaturationOption = Annotated[
-    str, typer.Option(help="Light beyond white in clipped highlights: none, paper (drawn), or its power, 0 to 4.")
+    str, typer.Option(help="Light beyond white in clipped highlights: none, paper (drawn), or its power.")
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of noise and highlights.", min=0)]
 FullFieldOption = Annotated[
@@ -129,7 +129,7 @@ def blur(
     told = {"photo": photo, "pixel_from": given.pixel_from(pixel_um)} | made.report
     told["notes"] = [*given.notes, *made.report["notes"]]
     if report is not None:
-        report.write_text(_json(told) + "\n", encoding="utf-8")
+        report.write_text(json_text(told) + "\n", encoding="utf-8")
     files = [path for path, _ in written] + [path for path in (raw, report) if path is not None]
     _tell(told, files, as_json)
 
@@ -190,9 +190,9 @@ def refocus(
     texts = [f"{d:g} m" if math.isfinite(d) else "infinity" for d in distances]
     write_sweep(out, pictures, texts if captions else [""] * len(texts), seconds=seconds)
     if report is not None:
-        report.write_text(_json(reports) + "\n", encoding="utf-8")
+        report.write_text(json_text(reports) + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(_json(reports))
+        typer.echo(json_text(reports))
         return
     for told in reports:
         low, high = told["coc_px"]
@@ -309,7 +309,6 @@ def _check_report(report: Path | None) -> None:
 def _check_outputs(out: Path, sharp: Path | None, raw: Path | None, report: Path | None, bits: int) -> None:
     """What can be wrong with the files is said before the long work."""
     from ..photo import check_picture_path
-    from .outputs import check_outputs
 
     for path in (out, sharp):
         if path is not None:
@@ -343,22 +342,9 @@ def _write_raw(path: Path, made: Photograph, given: SharpInput) -> None:
     )
 
 
-def _json(told: Any) -> str:
-    """JSON has no infinite numbers; they are written as "inf"."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(one) for key, one in value.items()}
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        return "inf" if isinstance(value, float) and math.isinf(value) else value
-
-    return json.dumps(plain(told), indent=1, allow_nan=False)
-
-
 def _tell(told: dict[str, Any], files: list[Path], as_json: bool) -> None:
     if as_json:
-        typer.echo(_json(told))
+        typer.echo(json_text(told))
         return
     low, high = told["coc_px"]
     times = ", ".join(f"{name} {value:.1f} s" for name, value in told["seconds"].items())

@@ -1,4 +1,4 @@
-"""Compiled programs are kept between commands: the first PSF compiles for half a minute, later ones start at once."""
+"""Compiled programs are kept between commands: the first PSF compiles for up to a minute, later ones start at once."""
 
 from __future__ import annotations
 

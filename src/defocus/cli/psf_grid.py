@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 
 from ..errors import DefocusError
 from .lens import LensArgument
-from .outputs import check_outputs
+from .outputs import check_outputs, json_text
 
 
 def psf_grid(
@@ -61,9 +60,7 @@ def psf_grid(
             circle_of_confusion_px=np.array(grid.circle_of_confusion_px),
             wavelengths_nm=np.array(grid.bands.mean_nm),
             pixel_um=grid.pixel_um,
-            report=json.dumps(
-                {"lens": grid.title, "focus_m": focus_m if focus_m < math.inf else "inf", "tiles": grid.reports}
-            ),
+            report=json_text({"lens": grid.title, "focus_m": focus_m, "tiles": grid.reports}),
         )
         typer.echo(f"wrote {out}")
     if plot is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..errors import DefocusError
+from ..lens.prescription import D_LINE_NM
 from .lens import LensArgument
 from .outputs import check_outputs
 from .psf_grid import numbers
@@ -25,8 +26,6 @@ Fields = Annotated[str, typer.Option(help="Where the points appear: heights abov
 Stop = Annotated[float | None, typer.Option(help="Stop the lens down.")]
 Wavelength = Annotated[float, typer.Option(help="Wavelength in nm.", min=200.0, max=2500.0)]
 
-D_LINE = 587.5618
-
 
 def wavefront(
     lens: LensArgument,
@@ -34,7 +33,7 @@ def wavefront(
     focus_m: Focus = math.inf,
     depth_m: Depth = math.inf,
     fields: Fields = "0,0.5,0.7,1",
-    wavelength_nm: Wavelength = D_LINE,
+    wavelength_nm: Wavelength = D_LINE_NM,
     remove: Annotated[str, typer.Option(help="piston, tilt (and piston), or defocus (and both).")] = "tilt",
     f_number: Stop = None,
 ) -> None:
@@ -56,7 +55,7 @@ def pupils(
     focus_m: Focus = math.inf,
     depth_m: Depth = math.inf,
     fields: Fields = "0,0.5,0.7,1",
-    wavelength_nm: Wavelength = D_LINE,
+    wavelength_nm: Wavelength = D_LINE_NM,
     f_number: Stop = None,
 ) -> None:
     """Draw the pupils of several fields: how vignetting cuts them."""

@@ -101,7 +101,7 @@ def intersect(
         on_sheet = jnp.abs(z + t * n - height) < 1e-6
         return t, slope, hits & exists & on_sheet
 
-    t, shift = _meet(shape, x, y, z, l, m, n, jax.lax.stop_gradient(jnp.where(hits, t, 0.0)))
+    t, shift = _meet(shape, position, direction, jax.lax.stop_gradient(jnp.where(hits, t, 0.0)))
     r2 = (x + t * l) ** 2 + (y + t * m) ** 2
     _, slope, exists = sag(shape, r2)
     return t, slope, exists & (jnp.abs(shift) < TOLERANCE)
@@ -110,19 +110,15 @@ def intersect(
 @jax.custom_jvp
 def _meet(
     shape: Shape,
-    x: Float[Array, "*rays"],
-    y: Float[Array, "*rays"],
-    z: Float[Array, "*rays"],
-    l: Float[Array, "*rays"],
-    m: Float[Array, "*rays"],
-    n: Float[Array, "*rays"],
+    position: Float[Array, "3 *rays"],
+    direction: Float[Array, "3 *rays"],
     start: Float[Array, "*rays"],
 ) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"]]:
     """Where the rays meet an asphere, from a start on its base conic, and the length of the last Newton step."""
     # Only surfaces that have terms are iterated on; where lenses are mapped one by one, this saves most of the work.
     terms = jnp.any(shape.even != 0.0) | jnp.any(shape.odd != 0.0)
-    t = jax.lax.cond(terms, _iterate, lambda *given: given[-1], shape, x, y, z, l, m, n, start)
-    above, rate, _ = _above(shape, x, y, z, l, m, n, t)
+    t = jax.lax.cond(terms, _iterate, lambda *given: given[-1], shape, position, direction, start)
+    above, rate, _ = _above(shape, position, direction, t)
     shift = above / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
     return t - shift, shift
 
@@ -131,25 +127,16 @@ def _meet(
 def _meet_derivative(primals, tangents):  # type: ignore[no-untyped-def]
     """dt = −dF / F_t for F(shape, ray, t) = 0; t comes from `_meet` itself, so the rule can be differentiated again."""
     t, shift = _meet(*primals)
-    shape, x, y, z, l, m, n, _ = primals
-    _, rate, _ = _above(shape, x, y, z, l, m, n, t)
-
-    def height(shape: Shape, *ray: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        x, y, z, l, m, n = ray
-        return _above(shape, x, y, z, l, m, n, t)[0]
-
-    _, moved = jax.jvp(height, primals[:-1], tangents[:-1])
+    shape, position, direction, _ = primals
+    _, rate, _ = _above(shape, position, direction, t)
+    _, moved = jax.jvp(lambda s, p, d: _above(s, p, d, t)[0], primals[:-1], tangents[:-1])
     return (t, shift), (-moved / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0), jnp.zeros_like(shift))
 
 
 def _iterate(
     shape: Shape,
-    x: Float[Array, "*rays"],
-    y: Float[Array, "*rays"],
-    z: Float[Array, "*rays"],
-    l: Float[Array, "*rays"],
-    m: Float[Array, "*rays"],
-    n: Float[Array, "*rays"],
+    position: Float[Array, "3 *rays"],
+    direction: Float[Array, "3 *rays"],
     start: Float[Array, "*rays"],
 ) -> Float[Array, "*rays"]:
     """Newton's iteration for the meeting with the front side of the surface.
@@ -159,19 +146,20 @@ def _iterate(
     the vertex plane, the plane at the sag below the ray's foot, and the ray's own point, iteration starts where the
     height above the front side is least.
     """
-
+    x, y, z = position
+    l, m, n = direction
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
     plane = -z / forward
     foot = sag(shape, (x + plane * l) ** 2 + (y + plane * m) ** 2)[0]
     # All four at once: the compiler sees the surface's polynomial once instead of four times.
     starts = jnp.stack([start, plane, (foot - z) / forward, jnp.zeros_like(plane)])
-    above, rate, exists = _above(shape, x, y, z, l, m, n, starts)
+    above, rate, exists = _above(shape, position, direction, starts)
     missed = jnp.where(exists & (rate > LEAST_RATE) & ~jnp.isnan(above), jnp.abs(above), jnp.inf)
     start = jnp.take_along_axis(starts, jnp.argmin(missed, axis=0)[None], axis=0)[0]
     longest = LONGEST_STEP * shape.scale
 
     def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        above, rate, _ = _above(shape, x, y, z, l, m, n, t)
+        above, rate, _ = _above(shape, position, direction, t)
         return t - jnp.clip(above / jnp.maximum(rate, LEAST_RATE), -longest, longest)
 
     return jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
@@ -179,15 +167,13 @@ def _iterate(
 
 def _above(
     shape: Shape,
-    x: Float[Array, "*rays"],
-    y: Float[Array, "*rays"],
-    z: Float[Array, "*rays"],
-    l: Float[Array, "*rays"],
-    m: Float[Array, "*rays"],
-    n: Float[Array, "*rays"],
+    position: Float[Array, "3 *rays"],
+    direction: Float[Array, "3 *rays"],
     t: Float[Array, "*points"],
 ) -> tuple[Float[Array, "*points"], Float[Array, "*points"], Bool[Array, "*points"]]:
     """Height (mm) above the surface of the rays' points at t, its growth with t, and whether the surface is there."""
+    x, y, z = position
+    l, m, n = direction
     px, py = x + t * l, y + t * m
     height, slope, exists = sag(shape, px * px + py * py)
     return z + t * n - height, n - slope * (px * l + py * m), exists

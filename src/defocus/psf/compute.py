@@ -194,7 +194,7 @@ def _first_stage(
 ) -> Iterator[tuple[list[int], Wavefronts]]:
     """The wavefronts of up to REQUESTS_AT_ONCE requests at a time, with the numbers of the requests."""
     waves = [w for band in bands.wavelengths_nm for w in band]
-    # On a processor the padding costs nothing, and one program serves all; on a GPU that pays only for lenses.
+    # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
     shown = waves + waves[-1:] * (WAVES - len(waves)) if jax.default_backend() == "cpu" else waves
     at_once = 32 if jax.default_backend() == "cpu" else 256
     rows: list[int] = []
@@ -205,7 +205,8 @@ def _first_stage(
             padded = part + part[-1:] * (at_once - len(part))
             # Each lens is packed once, however often it is asked for.
             different = {id(lenses[i]): lenses[i] for i in part}
-            places = np.array([list(different).index(id(lenses[i])) for i in padded])
+            number = {key: n for n, key in enumerate(different)}
+            places = np.array([number[id(lenses[i])] for i in padded])
             index = np.stack(
                 [[padded_indices(lens, w, lens_bucket.surfaces) for w in shown] for lens in different.values()]
             )
