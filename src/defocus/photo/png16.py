@@ -30,7 +30,12 @@ def png_bits(path: str | Path) -> int:
 
 def read_png16(path: str | Path) -> UInt16[np.ndarray, "h w channels"]:
     """The values of a 16-bit PNG with 1 (grey), 2 (and alpha), 3 (RGB) or 4 channels."""
-    chunks = _chunks(path)
+    return decode_png16(Path(path).read_bytes(), path)
+
+
+def decode_png16(data: bytes, path: str | Path) -> UInt16[np.ndarray, "h w channels"]:
+    """The same from the bytes of a file, whose name is for messages."""
+    chunks = _chunks(data, path)
     kinds = [kind for kind, _ in chunks]
     if not kinds or kinds[0] != b"IHDR" or len(chunks[0][1]) != HEADER.size:
         raise PhotoError("not a PNG file: it does not begin with a header", file=path)
@@ -75,8 +80,7 @@ def write_png16(path: str | Path, image: UInt16[np.ndarray, "h w 3"]) -> None:
             file.write(struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)))
 
 
-def _chunks(path: str | Path) -> list[tuple[bytes, bytes]]:
-    data = Path(path).read_bytes()
+def _chunks(data: bytes, path: str | Path) -> list[tuple[bytes, bytes]]:
     if not data.startswith(SIGNATURE):
         raise PhotoError("not a PNG file", file=path)
     at, found = len(SIGNATURE), []
@@ -94,6 +98,8 @@ def _chunks(path: str | Path) -> list[tuple[bytes, bytes]]:
 def _restore(differences: np.ndarray, rules: np.ndarray) -> np.ndarray:
     """The bytes [row, column, byte of the pixel] from their differences and each row's rule."""
     height, width, size = differences.shape
+    if (rules == 2).all():  # each row from the one above: sums down the columns, as `write_png16` writes
+        return np.add.accumulate(differences, axis=0, dtype=np.uint8)
     # One row and one column of zeros stand above and to the left, as the format wants.
     image = np.zeros((height + 1, width + 1, size), np.uint8)
     flat = image.reshape(-1, size)

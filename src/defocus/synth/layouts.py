@@ -1,0 +1,85 @@
+"""Where the pictures of a pair lie: in the folders of the DPDD data set, in input and target folders, or in shards.
+
+A shard is a plain tar file (ustar, all times and owners zero) with the members of its pairs one after the other, as
+WebDataset reads them: 000123.blurred.png, 000123.sharp.png, 000123.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import DatasetError
+
+ROLES = ("blurred", "sharp", "left", "right")
+DPDD_SPLITS = {"train": "train", "validation": "val", "test": "test"}
+_DPDD = {"blurred": ("c", "source"), "sharp": ("c", "target"), "left": ("l", "source"), "right": ("r", "source")}
+_PAIRS = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
+
+
+def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, str]:
+    """Role to path, for a pair such as "train-000123" in the layouts "dpdd" and "pairs"."""
+    split, _, number = record_id.rpartition("-")
+    if layout == "dpdd":
+        eyes = {role: _DPDD[role] for role in roles}
+        return {role: f"{DPDD_SPLITS[split]}_{eye}/{side}/{number}.png" for role, (eye, side) in eyes.items()}
+    if layout == "pairs":
+        return {role: f"{split}/{_PAIRS[role]}/{number}.png" for role in roles}
+    raise DatasetError(f"the layout {layout!r} has no file for each picture")
+
+
+def shard_path(split: str, number: int) -> str:
+    """The path of a split's shard."""
+    return f"{split}/shard-{number:06d}.tar"
+
+
+def member_name(record_id: str, role: str) -> str:
+    """The name of a picture within its shard."""
+    return f"{record_id.rpartition('-')[2]}.{role}.png"
+
+
+def shard_bytes(
+    members: Iterable[tuple[str, Mapping[str, bytes], Mapping[str, Any]]],
+) -> tuple[bytes, dict[str, dict[str, dict[str, Any]]]]:
+    """A shard of (id, role to PNG, record), and for each id and role what the record says of it: member, sha256, bytes.
+
+    The record goes into the shard without its "files": those are its neighbours there.
+    """
+    file = io.BytesIO()
+    index: dict[str, dict[str, dict[str, Any]]] = {}
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for identity, pictures, record in members:
+            index[identity] = {}
+            for role in sorted(pictures, key=ROLES.index):
+                data, name = pictures[role], member_name(identity, role)
+                _add(tar, name, data)
+                digest = hashlib.sha256(data).hexdigest()
+                index[identity][role] = {"member": name, "sha256": digest, "bytes": len(data)}
+            told = {key: value for key, value in record.items() if key != "files"}
+            text = json.dumps(told, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            _add(tar, f"{identity.rpartition('-')[2]}.json", text.encode())
+    return file.getvalue(), index
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)  # its times and owners are zero, its mode is 644
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def read_shard(data: bytes, file: str = "a shard") -> dict[str, bytes]:
+    """Member to bytes, in their order."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            found = {}
+            for info in tar:
+                part = tar.extractfile(info)
+                if part is not None:
+                    found[info.name] = part.read()
+            return found
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise DatasetError(f"the shard cannot be read: {error}", file=file) from error

@@ -1,0 +1,154 @@
+"""What a data set says of its pairs: a line of JSON for each, a table of the same, and the checksums of all files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..errors import DatasetError
+from .layouts import ROLES
+from .parquet import Kind, parquet_bytes
+from .store import Store
+
+PLAN = "plan.json"
+JSON_LINES, TABLE, CHECKSUMS = "pairs.jsonl", "pairs.parquet", "checksums.sha256"
+CARD, SAMPLE, REPORT = "README.md", "sample.png", "report.html"
+
+Record = Mapping[str, Any]
+
+# Column of the table: its kind and what it means; the card explains the fields with the same words.
+COLUMNS: dict[str, tuple[Kind, str]] = {
+    "id": ("text", "split and number of the pair"),
+    "split": ("text", "train, validation or test"),
+    "index": ("integer", "number of the candidate within its split"),
+    "seed": ("integer", "of the noise"),
+    "source": ("text", "the photograph or scene"),
+    "source_kind": ("text", "scenes, raw or rgb"),
+    "source_sha256": ("text", "of the photograph's and its depth's bytes; of a scene, of its name and size"),
+    "centre_x_px": ("number", "middle of the patch in the reduced photograph, to the right"),
+    "centre_y_px": ("number", "the same, downwards"),
+    "rotation_rad": ("number", "by which the patch was turned"),
+    "scale": ("number", "above 1 the patch shows less, larger"),
+    "flip": ("flag", "whether it was mirrored"),
+    "exposure": ("number", "factor on the light"),
+    "patch_px": ("integer", "side of the pictures"),
+    "lens": ("text", "name of the lens"),
+    "lens_sha256": ("text", "of its prescription"),
+    "state": ("text", "zoom or focus state of the prescription"),
+    "field_x": ("number", "where in the image the PSFs are those of, as a fraction of the image radius"),
+    "field_y": ("number", "the same, the other axis"),
+    "focus_m": ("number", "distance that the lens is focused at"),
+    "pixel_um": ("number", "pixel pitch"),
+    "f_number": ("number", "of the lens in this state"),
+    "nearest_m": ("number", "nearest depth of the patch"),
+    "farthest_m": ("number", "farthest depth of the patch"),
+    "coc_low_px": ("number", "smallest signed radius of the circle of confusion"),
+    "coc_high_px": ("number", "largest signed radius of the circle of confusion"),
+    "largest_blur_px": ("number", "the larger of the two without its sign"),
+    "layers": ("integer", "room for so many depth layers"),
+    "layer_depth_m": ("json", "depths of the layers"),
+    "layer_coc_px": ("json", "their signed blur radii"),
+    "psf_kind": ("text", "lens, gaussian or disk"),
+    "psf": ("json", "bands and their wavelengths (nm), light outside the kernel, what the reports of the PSFs say"),
+    "saturation": ("number", "power of the synthesised saturation"),
+    "noise_shot": ("number", "variance of the noise for each unit of light"),
+    "noise_read": ("number", "variance of the noise in the dark"),
+    "sharpness": ("json", "measures by which the sharpest candidates were chosen"),
+    "notes": ("json", "what was repaired or left out"),
+    **{f"{role}_path": ("text", f"file of the {role} picture (or its shard)") for role in ROLES},
+    **{f"{role}_member": ("text", f"name of the {role} picture within the shard") for role in ROLES},
+    **{f"{role}_sha256": ("text", f"of the {role} picture's bytes") for role in ROLES},
+    "more": ("json", "whatever else the record holds"),
+}
+
+_PAIRS = {
+    "centre": ("centre_x_px", "centre_y_px"),
+    "field": ("field_x", "field_y"),
+    "depth_m": ("nearest_m", "farthest_m"),
+    "coc_px": ("coc_low_px", "coc_high_px"),
+    "noise": ("noise_shot", "noise_read"),
+}
+
+
+def jsonl_bytes(records: Iterable[Record]) -> bytes:
+    """One line for each record, keys sorted."""
+    return b"".join(_compact(record, str(record.get("id", ""))).encode() + b"\n" for record in records)
+
+
+def read_jsonl(data: bytes, file: str = JSON_LINES) -> Iterator[dict[str, Any]]:
+    """The records again. Raises `DatasetError` that names the line."""
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise DatasetError(f"line {number} is no JSON: {error}", file=file) from error
+        if not isinstance(record, dict):
+            raise DatasetError(f"line {number} is no JSON object", file=file)
+        yield record
+
+
+def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+    """Records as flat rows with the keys of COLUMNS; lists and mappings as JSON text."""
+    for record in records:
+        identity = str(record.get("id", ""))
+        row: dict[str, Any] = {}
+        more: dict[str, Any] = {}
+        for key, value in record.items():
+            if key in _PAIRS:
+                row.update(zip(_PAIRS[key], value, strict=True))
+            elif key == "psf":
+                row |= {"psf": _compact(value, identity), "psf_kind": value.get("kind")}
+            elif key == "files":
+                for role, about in value.items():
+                    row |= {f"{role}_{part}": about.get(part) for part in ("path", "member", "sha256")}
+            elif key in COLUMNS:
+                row[key] = _compact(value, identity) if COLUMNS[key][0] == "json" else value
+            else:
+                more[key] = value
+        if "coc_px" in record:
+            row["largest_blur_px"] = largest_blur_px(record)
+        row["more"] = _compact(more, identity) if more else None
+        yield row
+
+
+def table_bytes(records: Iterable[Record]) -> bytes:
+    """The table of the pairs as Parquet."""
+    return parquet_bytes(list(table_rows(records)), {name: kind for name, (kind, _) in COLUMNS.items()})
+
+
+def largest_blur_px(record: Record) -> float:
+    """The largest radius of the circle of confusion of a pair, without its sign."""
+    return float(max(abs(value) for value in record["coc_px"]))
+
+
+def checksums_text(store: Store, records: Iterable[Record], others: Iterable[str] = ()) -> str:
+    """What `sha256sum --check` reads: of all pictures or shards, and of `others` (paths of written files).
+
+    Sums of pictures are those of the records; shards and the others are read.
+    """
+    sums: dict[str, str] = {}
+    to_read = list(others)
+    for record in records:
+        for about in record.get("files", {}).values():
+            if "member" in about:
+                to_read.append(about["path"])
+            else:
+                sums[about["path"]] = about["sha256"]
+    for path in dict.fromkeys(to_read):
+        sums[path] = hashlib.sha256(store.read(path)).hexdigest()
+    return "".join(f"{sums[path]}  {path}\n" for path in sorted(sums))
+
+
+def read_checksums(text: str) -> dict[str, str]:
+    """Path to sha256."""
+    found = (line.partition("  ") for line in text.split("\n") if line)
+    return {path: digest for digest, _, path in found}
+
+
+def _compact(value: Any, identity: str) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise DatasetError(f"the record of {identity} holds a number that is not finite") from error

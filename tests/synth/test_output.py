@@ -1,0 +1,403 @@
+"""What a data set is written as: files that appear whole, PNG, shards, tables, checksums, the card."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from PIL import Image
+
+from defocus.errors import DatasetError, MissingPackageError
+from defocus.photo.png16 import read_png16
+from defocus.synth import store as store_module
+from defocus.synth.card import card_text
+from defocus.synth.layouts import member_name, pair_paths, read_shard, shard_bytes, shard_path
+from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, read_jsonl, table_bytes, table_rows
+from defocus.synth.parquet import PAGE_ROWS, parquet_bytes
+from defocus.synth.pictures import png_bits, png_bytes, quantise, read_png
+from defocus.synth.plan import make_plan
+from defocus.synth.store import open_store
+
+from .fake_folder import fake_folder, fake_plan, fake_record, texture
+
+# --- the store ---
+
+
+@pytest.fixture(params=["local", "memory", "dir"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> store_module.Store:
+    """A folder, an object store of fsspec's, and one of its file systems that must rename."""
+    target = {"local": tmp_path / "new" / "set", "memory": f"memory://{tmp_path}", "dir": f"dir::file://{tmp_path}/d"}
+    if request.param == "dir":
+        (tmp_path / "d").mkdir()
+    return open_store(target[request.param])
+
+
+def test_a_store_keeps_files(store: store_module.Store) -> None:
+    assert store.listing() == []
+    store.write("train_c/source/000001.png", b"one")
+    store.write("train_c/source/000001.png", b"again")
+    store.write("plan.json", b"{}")
+    store.write("train_c/.hidden", b"")
+    assert store.read("train_c/source/000001.png") == b"again"
+    assert store.listing() == ["plan.json", "train_c/source/000001.png"]
+    assert store.listing("train_c") == ["train_c/source/000001.png"]
+    assert store.listing("test_c") == []
+    assert store.exists("plan.json")
+    assert not store.exists("train_c")
+    store.remove("plan.json")
+    store.remove("plan.json")
+    assert not store.exists("plan.json")
+    with pytest.raises(DatasetError, match=r"plan\.json: there is no such file"):
+        store.read("plan.json")
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy.read("train_c/source/000001.png") == b"again"
+    assert copy.root == store.root
+    store.check_writable()
+    assert store.listing() == ["train_c/source/000001.png"]
+
+
+def test_sweep_removes_what_kills_left(store: store_module.Store) -> None:
+    store.write("a/b.png", b"whole")
+    for path in ("a/.b.png.0123.part", ".c.part", "a/.kept"):
+        store.write(path, b"x")
+    assert store.sweep() == 2
+    assert store.sweep() == 0
+    assert store.listing() == ["a/b.png"]
+    assert store.exists("a/.kept")
+
+
+@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../b", ""])
+def test_paths_stay_within_the_store(tmp_path: Path, path: str) -> None:
+    with pytest.raises(DatasetError, match="not a path within"):
+        open_store(tmp_path).write(path, b"")
+
+
+def test_an_address_of_a_local_folder_is_that_folder(tmp_path: Path) -> None:
+    store = open_store(f"file://{tmp_path}")
+    assert store.folder == tmp_path
+    with pytest.raises(DatasetError, match="not an address that fsspec knows"):
+        open_store("nosuchscheme://bucket")
+
+
+def test_without_fsspec_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingPackageError, match="pip install fsspec"):
+        open_store("s3://bucket/pairs")
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "no permission")],
+)
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    store = open_store(tmp_path)
+    store.write("a.png", b"old")
+
+    def full(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(store_module.os, "fsync", full)
+    with pytest.raises(DatasetError, match=rf"a\.png: cannot be written: .*{advice}"):
+        store.write("a.png", b"new")
+    assert store.read("a.png") == b"old"
+    assert os.listdir(tmp_path) == ["a.png"]
+
+
+def test_a_real_full_disk_is_told() -> None:
+    """/dev/full refuses every byte; a folder on it cannot be had, so the device takes the temporary file's place."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with pytest.raises(OSError, match="No space") as caught:
+        Path("/dev/full").write_bytes(b"x")
+    told = store_module._dataset_error(caught.value, "a.png", "written")
+    assert "the disk is full" in str(told)
+
+
+def test_killed_writers_leave_whole_files_only(tmp_path: Path) -> None:
+    code = (
+        "import itertools, sys\nfrom defocus.synth.store import open_store\nstore = open_store(sys.argv[1])\n"
+        "for n in itertools.count():\n    store.write('a.bin', bytes([n % 251]) * 4_000_000)\n"
+        "    print(n, flush=True)\n"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        for _ in range(3):
+            writer.stdout.readline()
+    for writer in writers:
+        writer.kill()
+        writer.wait()
+        assert writer.stdout is not None
+        writer.stdout.close()
+    store = open_store(tmp_path)
+    data = store.read("a.bin")
+    assert len(data) == 4_000_000
+    assert len(set(data)) == 1
+    left = len(os.listdir(tmp_path)) - 1
+    assert store.sweep() == left
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "set").write_text("")
+    with pytest.raises(DatasetError, match="a file stands where a folder is needed"):
+        open_store(tmp_path / "set").write("plan.json", b"")
+    with pytest.raises(DatasetError, match="a file stands where a folder is needed"):
+        open_store(tmp_path / "set").listing()
+    (tmp_path / "other" / "plan.json").mkdir(parents=True)
+    with pytest.raises(DatasetError, match="a folder stands where a file"):
+        open_store(tmp_path / "other").write("plan.json", b"")
+    assert not list((tmp_path / "other").glob(".*"))
+
+
+# --- pictures ---
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_png_round_trip_and_other_readers(tmp_path: Path, bits: int) -> None:
+    values = quantise(texture(np.random.default_rng(1))[:, :33], bits)
+    data = png_bytes(values)
+    assert data == png_bytes(values.copy())
+    assert png_bits(data) == bits
+    np.testing.assert_array_equal(read_png(data), values)
+    with Image.open(io.BytesIO(data)) as picture:
+        assert picture.info["srgb"] == 0
+        np.testing.assert_array_equal(np.asarray(picture), values if bits == 8 else values >> 8)
+    if bits == 16:
+        (tmp_path / "a.png").write_bytes(data)
+        np.testing.assert_array_equal(read_png16(tmp_path / "a.png"), values)
+
+
+def test_png_of_views_that_are_not_contiguous() -> None:
+    values = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(read_png(png_bytes(values[::2, ::-1])), values[::2, ::-1])
+
+
+@pytest.mark.parametrize(("bits", "top"), [(8, 255), (16, 65535)])
+def test_quantise_rounds_to_the_nearest_and_clips(bits: int, top: int) -> None:
+    levels = np.arange(top + 1, dtype=np.float64)
+    display = np.stack([(levels + shift) / top for shift in (-0.4, 0.0, 0.4)], axis=-1).astype(np.float32)[None]
+    np.testing.assert_array_equal(quantise(display, bits), np.repeat(levels[None, :, None], 3, axis=2))
+    outside = np.asarray([[[-1.0, 2.0, 0.5]]], np.float32)
+    assert quantise(outside, bits).tolist() == [[[0, top, (top + 1) // 2]]]
+    outside[0, 0, 0] = np.nan
+    with pytest.raises(DatasetError, match="1 values of the picture"):
+        quantise(outside, bits)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_damaged_pictures_are_told(bits: int) -> None:
+    data = png_bytes(quantise(texture(np.random.default_rng(1)), bits))
+    for broken in (data[:200], b"", b"not a picture", data[:60] + b"\0" * 40 + data[100:]):
+        with pytest.raises(DatasetError, match=r"^x\.png: "):
+            read_png(broken, "x.png")
+    with pytest.raises(DatasetError, match="expected uint8 or uint16"):
+        png_bytes(np.zeros((4, 4, 3), np.float32))
+
+
+# --- layouts ---
+
+
+def test_paths_of_the_layouts() -> None:
+    roles = ("blurred", "sharp", "left", "right")
+    assert pair_paths("dpdd", "validation-000123", roles) == {
+        "blurred": "val_c/source/000123.png",
+        "sharp": "val_c/target/000123.png",
+        "left": "val_l/source/000123.png",
+        "right": "val_r/source/000123.png",
+    }
+    assert pair_paths("pairs", "train-000007", ("blurred", "sharp")) == {
+        "blurred": "train/input/000007.png",
+        "sharp": "train/target/000007.png",
+    }
+    assert shard_path("test", 7) == "test/shard-000007.tar"
+    assert member_name("test-000123", "sharp") == "000123.sharp.png"
+    with pytest.raises(DatasetError, match="no file for each picture"):
+        pair_paths("webdataset", "train-000001", roles)
+
+
+def test_shards_are_plain_tar_files_of_the_same_bytes(tmp_path: Path) -> None:
+    members = [
+        (f"train-{n:06d}", {"sharp": b"s" * n, "blurred": b"b" * 700}, {"id": n, "files": {}, "ü": 0.1}) for n in (1, 5)
+    ]
+    data, index = shard_bytes(members)
+    assert (data, index) == shard_bytes(members)
+    assert index["train-000005"]["sharp"] == {
+        "member": "000005.sharp.png",
+        "sha256": hashlib.sha256(b"sssss").hexdigest(),
+        "bytes": 5,
+    }
+    found = read_shard(data)
+    assert list(found)[:3] == ["000001.blurred.png", "000001.sharp.png", "000001.json"]
+    assert json.loads(found["000005.json"]) == {"id": 5, "ü": 0.1}
+    (tmp_path / "a.tar").write_bytes(data)
+    listed = subprocess.run(["tar", "tvf", tmp_path / "a.tar"], capture_output=True, text=True, check=True).stdout
+    assert listed.count("1970-01-01") == 6
+    with tarfile.open(tmp_path / "a.tar") as tar:
+        assert {(m.uid, m.gid, m.uname, m.mode) for m in tar} == {(0, 0, "", 0o644)}
+    with pytest.raises(DatasetError, match="the shard cannot be read"):
+        read_shard(data[:900])
+    with pytest.raises(DatasetError, match="the shard cannot be read"):
+        read_shard(b"no tar" * 200)
+
+
+# --- Parquet ---
+
+
+def read_table(data: bytes) -> pyarrow.Table:
+    return pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 8, 9, 10_000, PAGE_ROWS + 3])
+def test_parquet_as_arrow_reads_it(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    made = [
+        {
+            "text": None if rng.random() < 0.2 else f"zeile {n} – Ω🙂" * int(rng.integers(3)),
+            "whole": None if n % 3 == 0 else int(rng.integers(-(2**62), 2**62)),
+            "real": float(rng.normal()) if n % 2 else None,
+            "yes": bool(rng.integers(2)) if n % 5 else None,
+            "full": n,
+            "nested": json.dumps({"a": [n, None]}),
+        }
+        for n in range(rows)
+    ]
+    kinds = {"text": "text", "whole": "integer", "real": "number", "yes": "flag", "full": "integer", "nested": "json"}
+    data = parquet_bytes(made, kinds | {"never": "number"})
+    table = read_table(data)
+    assert table.to_pylist() == [row | {"never": None} for row in made]
+    types = [str(field.type) for field in table.schema]
+    assert types == ["string", "int64", "double", "bool", "int64", *types[5:6], "double"]
+    assert pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).metadata.num_row_groups == (1 if rows else 0)
+
+
+def test_parquet_keeps_odd_numbers_and_many_columns() -> None:
+    odd = [math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308]
+    kinds = {f"column {n}": "number" for n in range(40)}
+    table = read_table(parquet_bytes([dict.fromkeys(kinds, value) for value in odd], kinds))
+    assert table.num_columns == 40
+    assert [math.copysign(1.0, v) for v in table["column 39"].to_pylist()] == [1.0, -1.0, -1.0, 1.0, 1.0]
+    assert table["column 17"].to_pylist() == odd
+    assert math.isnan(read_table(parquet_bytes([{"a": math.nan}], {"a": "number"}))["a"][0].as_py())
+
+
+def test_parquet_refuses_what_is_not_of_a_column() -> None:
+    for kind, value in (("integer", 1.5), ("integer", 2**63), ("text", 3), ("number", "x")):
+        with pytest.raises(DatasetError, match="the column 'a' of the table"):
+            parquet_bytes([{"a": value}], {"a": kind})
+
+
+# --- metadata ---
+
+
+def test_lines_and_table_hold_the_records() -> None:
+    rng = np.random.default_rng(2)
+    records = [fake_record(f"train-{n:06d}", rng) for n in range(5)]
+    records[3]["files"] = {"blurred": {"path": "a.tar", "member": "m", "sha256": "ff", "bytes": 3}}
+    records[4]["novel"] = {"a": 1}
+    lines = jsonl_bytes(records)
+    assert lines.count(b"\n") == 5
+    assert list(read_jsonl(lines)) == records
+    rows = read_table(table_bytes(records)).to_pylist()
+    assert list(rows[0]) == list(COLUMNS)
+    for row, record in zip(rows, records, strict=True):
+        assert [row["nearest_m"], row["farthest_m"]] == record["depth_m"]
+        assert row["largest_blur_px"] == max(map(abs, record["coc_px"]))
+        assert json.loads(row["layer_coc_px"]) == record["layer_coc_px"]
+        assert row["flip"] is record["flip"]
+        assert (row["psf_kind"], row["seed"]) == ("lens", record["seed"])
+    assert [rows[3][f"blurred_{part}"] for part in ("path", "member", "sha256")] == ["a.tar", "m", "ff"]
+    assert rows[3]["sharp_path"] is None
+    assert json.loads(rows[4]["more"]) == {"novel": {"a": 1}}
+    assert set().union(*table_rows(records)) <= set(COLUMNS)
+
+
+def test_metadata_that_cannot_be_written_or_read_is_told() -> None:
+    with pytest.raises(DatasetError, match="train-000001 holds a number that is not finite"):
+        jsonl_bytes([{"id": "train-000001", "focus_m": math.inf}])
+    with pytest.raises(DatasetError, match=r"pairs\.jsonl: line 2 is no JSON"):
+        list(read_jsonl(b'{"id": 1}\n{"id": \n'))
+
+
+@pytest.mark.parametrize("layout", ["dpdd", "webdataset"])
+def test_checksums_as_sha256sum_reads_them(tmp_path: Path, layout: str) -> None:
+    folder = fake_folder(tmp_path / "set", layout, pairs=(5, 0, 1))
+    run = ["sha256sum", "--strict", "--quiet", "--check", "checksums.sha256"]
+    subprocess.run(run, cwd=folder, check=True)
+    listed = {line.split("  ")[1] for line in (folder / "checksums.sha256").read_text().splitlines()}
+    unlisted = {path for path in open_store(folder).listing() if path not in listed}
+    assert unlisted == {"checksums.sha256", "ledger.sqlite"}
+    victim = next(path for path in listed if path.endswith((".png", ".tar")))
+    (folder / victim).write_bytes(b"x")
+    assert subprocess.run(run, cwd=folder, check=False, capture_output=True).returncode == 1
+
+
+def test_checksums_need_no_second_look_at_pictures(tmp_path: Path) -> None:
+    record = {"files": {"sharp": {"path": "a/b.png", "sha256": "ab", "bytes": 1}}}
+    assert checksums_text(open_store(tmp_path), [record]) == "ab  a/b.png\n"
+
+
+# --- the card ---
+
+
+def test_the_card_says_what_is_in_the_set(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    plan = fake_plan(pairs=(6, 2, 0))
+    records = [fake_record(f"{s}-{n:06d}", rng) for s, count in (("train", 6), ("validation", 2)) for n in range(count)]
+    card = card_text(plan, records)
+    assert card == card_text(plan, records)
+    assert card.startswith("# Fake <pairs>\n")
+    images, lenses = (len({r[key] for r in records if r["split"] == "train"}) for key in ("source", "lens"))
+    assert f"| train | 6 | {images} | {lenses} |" in card
+    assert "| test |" not in card
+    assert "No image and no lens is in two splits." in card
+    assert "CC0" in card
+    assert "train_c/source" in card
+    assert all(f"| `{name}` |" in card for name in COLUMNS)
+    records[-1]["lens"] = records[0]["lens"]
+    assert "Some images or lenses are in two splits." in card_text(plan, records)
+
+
+def test_the_card_hides_where_folders_lay_and_names_their_licences(tmp_path: Path) -> None:
+    raw = {"kind": "raw", "folder": str(tmp_path / "holiday")}
+    plan = make_plan({"sources": [raw], "psf": {"kind": "gaussian"}, "output": {"layout": "webdataset"}})
+    card = card_text(plan, [])
+    assert "holiday" in card
+    assert str(tmp_path) not in card
+    assert "stay under the licences of those photographs" in card
+    assert "Gaussian" in card
+    assert "train/shard-{000000..000312}.tar" in card
+
+
+def test_the_card_s_loader_loads(tmp_path: Path) -> None:
+    folder = fake_folder(tmp_path / "set", "pairs", pairs=(3, 0, 0))
+    card = (folder / "README.md").read_text()
+    code = card.split("```python\n")[1].split("```")[0].replace("torch.utils.data.Dataset", "object")
+    code = code.replace("import torch\n", "").replace(
+        "torch.from_numpy(p.copy()).permute(2, 0, 1).float() / 255", "p / 255"
+    )
+    found: dict[str, object] = {}
+    exec(code, found)
+    pairs = found["Pairs"](folder / "train/input", folder / "train/target")  # type: ignore[operator]
+    assert len(pairs) == 3
+    blurred, sharp = pairs[2]
+    assert blurred.shape == sharp.shape == (48, 48, 3)
+    assert np.abs(np.diff(blurred, axis=0)).mean() < np.abs(np.diff(sharp, axis=0)).mean()
