@@ -102,3 +102,11 @@ class MissingExtraError(DefocusError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the extra [{extra}]: pip install 'defocus[{extra}]'")
+
+
+class PlanError(FileError):
+    """A plan of a data set that cannot be carried out; the message names the key."""
+
+
+class DatasetError(FileError):
+    """A folder of pairs that cannot be written, continued or read."""

@@ -18,6 +18,7 @@ from .psf import psf
 from .psf_grid import psf_grid
 from .psf_views import pupils, through_focus, wavefront
 from .scene import scene
+from .synth import synth_app
 
 app = typer.Typer(
     name="defocus",
@@ -38,6 +39,7 @@ app.command()(refocus)
 app.command()(develop)
 app.command()(depth)
 app.command()(scene)
+app.add_typer(synth_app, name="synth")
 
 
 def _version(wanted: bool) -> None:

@@ -10,6 +10,7 @@ for points beyond the plane in focus (their image lies in front of the sensor), 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -138,8 +139,11 @@ def first_order(system: System) -> FirstOrder:
     )
 
 
-def image_position(lens: FirstOrder, depth: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
-    """Where a point at `depth` (mm in front of the entrance pupil, inf allowed) is imaged: mm from the last surface."""
+def image_position(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
+    """Where a point at `depth` (mm in front of the entrance pupil, inf allowed) is imaged: mm from the last surface.
+
+    Arithmetic alone, so numpy arrays do as well.
+    """
     # Newton: x x' = −f f', with x counted from the front focal point and x' from the rear one.
     from_focus = depth - lens.entrance_pupil + lens.front_focal_distance
     return lens.back_focal_distance + _newton_product(lens) / from_focus
@@ -172,12 +176,12 @@ def circle_of_confusion(
     return blur_radius(lens, depth, image_position(lens, focus))
 
 
-def blur_radius(lens: FirstOrder, depth: Float[Array, "*#d"], sensor: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
+def blur_radius(lens: FirstOrder, depth: Float[Any, "*#d"], sensor: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
     """Signed radius (mm) of the blur of a point at `depth` on a sensor `sensor` mm behind the last surface."""
     return _image_slope(lens, depth) * (sensor - image_position(lens, depth))
 
 
-def _image_slope(lens: FirstOrder, depth: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
+def _image_slope(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
     """Slope of the marginal ray in image space, positive, for an axial point at `depth`."""
     power = lens.image_index / lens.focal_length
     # 1 / pupil magnification, zero for an exit pupil at infinity.

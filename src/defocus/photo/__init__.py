@@ -6,7 +6,7 @@ Everything but the reading of files is a pure function of float32 arrays; `jax.v
 from .demosaic import METHODS, demosaic
 from .exif import Exif
 from .image_files import check_picture_path, read_picture, write_linear, write_picture
-from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours
+from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic
 from .noise import Noise, add_noise, draw_noise
 from .noise_estimate import estimate_noise
 from .photograph import Photo, RawPhoto, RgbPhoto
@@ -43,6 +43,7 @@ __all__ = [
     "saturation_mask",
     "stack_colours",
     "synthesise_saturation",
+    "without_mosaic",
     "write_linear",
     "write_picture",
 ]

@@ -91,6 +91,17 @@ def inverse_isp(linear: Float[Array, "h w 3"], colour: SensorColour, saturate: b
     return jnp.clip(mosaic, 0.0, 1.0) if saturate else mosaic
 
 
+@jax.jit
+def without_mosaic(linear: Float[Array, "h w 3"], colour: SensorColour) -> Float[Array, "h w 3"]:
+    """Light as a sensor with all three colours in every pixel would record it: cut at its white, back in linear sRGB.
+
+    What demosaicing leaves behind belongs into the input of a network that restores pictures, not into its target.
+    """
+    camera = _transform(linear, colour.srgb_to_camera) / colour.white_balance
+    balanced = jnp.minimum(jnp.clip(camera, 0.0, 1.0) * colour.white_balance, 1.0)
+    return _transform(balanced, colour.camera_to_srgb)
+
+
 @partial(jax.jit, static_argnames="method")
 def forward_isp(
     mosaic: Float[Array, "h w"],

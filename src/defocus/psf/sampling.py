@@ -15,6 +15,8 @@ The paper's bound comes from the defocus alone: N_inf = 4 NA² / √(1 − NA²)
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -45,10 +47,10 @@ def needed_samples(
 
 
 def paper_bound(
-    na: Float[Array, "*batch"], defocus: Float[Array, "*batch"], wavelength: Float[Array, "*batch"]
-) -> Float[Array, "*batch"]:
+    na: Float[Any, "*batch"], defocus: Float[Any, "*batch"], wavelength: Float[Any, "*batch"]
+) -> Float[Any, "*batch"]:
     """The paper's N_inf for a sensor `defocus` mm from the focus, in air."""
-    return 4.0 * na**2 / jnp.sqrt(1.0 - na**2) * jnp.abs(defocus) / wavelength
+    return 4.0 * na**2 / (1.0 - na**2) ** 0.5 * abs(defocus) / wavelength
 
 
 def needed_supersampling(

@@ -1,0 +1,187 @@
+"""`defocus synth`: plan, check, make, verify, show and report data sets of pairs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..errors import DatasetError, DefocusError, PlanError
+
+if TYPE_CHECKING:
+    from ..synth.check import Preview
+    from ..synth.plan import Plan
+    from ..synth.run import Engine, Summary
+
+synth_app = typer.Typer(help="Data sets of sharp and blurred pairs.", no_args_is_help=True, rich_markup_mode=None)
+
+PLAN = typer.Argument(..., help="A plan (TOML); 'defocus synth init' writes one.", metavar="PLAN")
+FOLDER = typer.Argument(..., help="A folder of pairs.", metavar="FOLDER")
+
+
+@synth_app.command()
+def init(
+    file: Path = typer.Argument(Path("plan.toml"), help="Where to write the plan."),
+    force: bool = typer.Option(False, "--force", help="Overwrite a file that is there."),
+) -> None:
+    """Write a commented plan that runs as it is."""
+    from ..synth.plan_text import plan_text
+
+    if file.exists() and not force:
+        raise PlanError("is there already; take another name, or --force", file=file)
+    file.write_text(plan_text(file.name), encoding="utf-8")
+    typer.echo(f"wrote {file}; next: defocus synth check {file}")
+
+
+@synth_app.command()
+def check(
+    plan: Path = PLAN,
+    out: Path | None = typer.Option(None, "--out", help="Where it will be made, to see whether there is room."),
+    read: bool = typer.Option(True, "--read/--no-read", help="Open every photograph and its depth."),
+) -> None:
+    """Check sources, lenses and room before any work, and say what will be made."""
+    from ..synth.check import preview_plan
+    from ..synth.plan import load_plan
+    from .progress import StageBar
+
+    with StageBar() as bar:
+        seen = preview_plan(load_plan(plan), out, read=read, progress=bar)
+    _show_preview(seen)
+    if seen.bytes_free is not None and seen.bytes_free < seen.bytes_needed:
+        raise DatasetError(f"about {_size(seen.bytes_needed)} are needed, {_size(seen.bytes_free)} are free", file=out)
+
+
+@synth_app.command()
+def run(
+    plan: Path = PLAN,
+    out: str = typer.Option(..., "--out", help="Folder to make, or to go on with; or an address that fsspec knows."),
+    workers: int = typer.Option(1, "--workers", min=1, help="Processes, or actors of a cluster."),
+    engine: str = typer.Option("local", "--engine", help="local or ray."),
+    address: str | None = typer.Option(None, "--address", help="Of the Ray cluster; by default one is started here."),
+    limit: int | None = typer.Option(None, "--limit", min=1, help="Stop when the folder holds so many pairs."),
+    replan: bool = typer.Option(False, "--replan", help="Take a changed plan and make everything anew."),
+    ledger: Path | None = typer.Option(None, "--ledger", help="File of the ledger, if not in the folder."),
+) -> None:
+    """Make the pairs of a plan. Killed at any moment, the same command goes on."""
+    from ..synth.plan import load_plan
+
+    summary = run_with_bar(load_plan(plan), out, make_engine(engine, workers, address), limit, replan, ledger)
+    show_summary(summary, out)
+    if not summary.complete and not summary.limited:
+        raise typer.Exit(1)
+
+
+@synth_app.command()
+def verify(
+    folder: str = FOLDER,
+    pictures: bool = typer.Option(True, "--pictures/--no-pictures", help="Decode every picture."),
+) -> None:
+    """Check a folder of pairs: ours, or a foreign one in the DPDD or input/target layout."""
+    from ..synth.verify import verify_folder
+    from .progress import StageBar
+
+    with StageBar() as bar:
+        verdict = verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done / total))
+    typer.echo(", ".join(f"{count} {name}" for name, count in verdict.counts.items()))
+    for problem in verdict.problems:
+        typer.echo(f"problem: {problem}")
+    if not verdict.sound:
+        raise typer.Exit(1)
+    typer.echo("sound")
+
+
+@synth_app.command()
+def show(
+    folder: str = FOLDER,
+    pair: str = typer.Argument(..., help="Name of the pair, such as train-000012.", metavar="ID"),
+    out: Path | None = typer.Option(None, "--out", help="Figure to write; by default ID.png."),
+    record: bool = typer.Option(False, "--json", help="Print the pair's metadata."),
+) -> None:
+    """Make one pair again from its metadata alone, compare it bit for bit, draw its PSFs, layers and depth."""
+    from ..draw import check_figure_path
+    from ..draw.synth_pair import draw_pair
+    from ..synth.show import show_pair
+
+    file = out or Path(f"{pair}.png")
+    check_figure_path(file)
+    shown = show_pair(folder, pair)
+    draw_pair(shown, file)
+    if record:
+        typer.echo(json.dumps(shown.record, indent=1))
+    typer.echo(f"wrote {file}; " + ("the same bytes" if shown.same else f"{', '.join(shown.differing)} DIFFER"))
+    if not shown.same:
+        raise typer.Exit(1)
+
+
+@synth_app.command()
+def report(
+    folder: str = FOLDER,
+    out: Path | None = typer.Option(None, "--out", help="HTML file; by default report.html in the folder."),
+) -> None:
+    """Write one page with a contact sheet, histograms, rejected items and speed."""
+    from ..synth.report import write_report
+
+    typer.echo(f"wrote {write_report(folder, out)}")
+
+
+def make_engine(name: str, workers: int, address: str | None) -> Engine:
+    """The engine that was asked for."""
+    if name == "local":
+        if address is not None:
+            raise DefocusError("--address is for --engine ray")
+        from ..synth.engines.local import LocalEngine
+
+        return LocalEngine(workers)
+    if name == "ray":
+        from ..synth.engines.ray import RayEngine
+
+        return RayEngine(workers, address)
+    raise DefocusError(f"--engine {name}: expected local or ray")
+
+
+def run_with_bar(
+    plan: Plan, out: str, engine: Engine, limit: int | None = None, replan: bool = False, ledger: Path | None = None
+) -> Summary:
+    """`run_plan` with its progress on the terminal."""
+    from ..synth.run import run_plan
+    from .synth_progress import SynthBar
+
+    with SynthBar() as bar:
+        return run_plan(plan, out, engine, limit=limit, replan=replan, ledger_file=ledger, watch=bar)
+
+
+def show_summary(summary: Summary, out: str) -> None:
+    """What was made, in a few lines."""
+    for split, count in summary.pairs.items():
+        typer.echo(f"{split}: {count} of {summary.wanted[split]} pairs")
+    if summary.rejected or summary.failed:
+        lost = f"{summary.rejected} candidates rejected, {summary.failed} failed"
+        typer.echo(f"{lost}: 'defocus synth report {out}' says why")
+    if summary.limited:
+        typer.echo("stopped at the limit; the same command without it goes on")
+    elif not summary.complete:
+        typer.echo("fewer than wanted, too many were rejected or failed: raise select.surplus, or mend the sources")
+
+
+def _show_preview(seen: Preview) -> None:
+    for split in seen.pairs:
+        typer.echo(
+            f"{split}: {seen.pairs[split]} pairs of {seen.candidates[split]} candidates, "
+            f"{seen.images[split]} images, {seen.lenses[split]} lenses"
+        )
+    free = "" if seen.bytes_free is None else f", {_size(seen.bytes_free)} free"
+    typer.echo(f"about {_size(seen.bytes_needed)} of pictures{free}")
+    for name, why in seen.rejected_lenses:
+        typer.echo(f"lens left out: {name}: {why}")
+    for problem in seen.problems:
+        typer.echo(f"left out: {problem}")
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

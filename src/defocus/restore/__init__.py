@@ -1,0 +1,1 @@
+"""Networks and their data. Everything here needs PyTorch: the extra [train]."""

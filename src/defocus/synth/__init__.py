@@ -1,0 +1,1 @@
+"""Data sets of sharp and blurred pairs: planned, made in bulk, resumable, checked."""

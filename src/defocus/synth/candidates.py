@@ -1,0 +1,214 @@
+"""Candidates: patches of photographs with a lens, a focus distance and a field position for each.
+
+A candidate is a pure function of the plan, its split and its number. Those of one photograph have consecutive
+numbers, so that it is read once. A patch for which no lens is safe is rejected with its reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import DefocusError
+from . import focus as focusing
+from .draws import generator, seed_for
+from .lens_pool import LensTable, PoolLens, coc_px, pixel_um, safe_lenses
+from .patches import Measured, Place, fitting_place, measure_patch, measure_patches
+from .plan import Plan, SplitName
+from .recipe import Outcome, Recipe
+from .sources import Sharp
+
+AT_ONCE = 32
+LAYER_ROOM = (16, 32, 48, 72, 104, 136)
+
+
+@dataclass(frozen=True)
+class LensChoice:
+    """The lenses of one split."""
+
+    lenses: tuple[PoolLens, ...]
+    table: LensTable
+
+    @classmethod
+    def of(cls, lenses: Sequence[PoolLens]) -> LensChoice:
+        return cls(tuple(lenses), LensTable.of(lenses))
+
+
+def identity(split: SplitName, number: int) -> str:
+    return f"{split}-{number:06d}"
+
+
+def candidate_numbers(plan: Plan, split: SplitName, sources: int) -> list[range]:
+    """The numbers of the candidates of each photograph of a split."""
+    ends = np.round(np.arange(sources + 1) * plan.candidates(split) / sources).astype(int)
+    return [range(int(a), int(b)) for a, b in pairwise(ends)]
+
+
+def draw_candidates(
+    plan: Plan, split: SplitName, numbers: Sequence[int], sharp: Sharp, choice: LensChoice
+) -> list[Outcome]:
+    """One outcome per number: drawn, with its recipe, or rejected."""
+    size = plan.patch.size
+    augment = plan.augment if plan.split(split).augment else None
+    places = {
+        n: fitting_place(size, sharp.depth_m.shape, augment, generator(plan.seed, split, n, "place")) for n in numbers
+    }
+    fitting = [n for n in numbers if places[n] is not None]
+    outcomes = {
+        n: Outcome(
+            identity(split, n),
+            "rejected",
+            f"{sharp.name}: {sharp.depth_m.shape[1]}×{sharp.depth_m.shape[0]} pixels do not hold a patch of {size}",
+        )
+        for n in numbers
+        if places[n] is None
+    }
+    for n, seen in zip(fitting, _measured(plan, sharp, [places[n] for n in fitting]), strict=True):  # type: ignore[misc]
+        try:
+            recipe = _recipe(plan, split, n, sharp, choice, places[n], seen)  # type: ignore[arg-type]
+        except DefocusError as error:
+            outcomes[n] = Outcome(identity(split, n), "rejected", str(error))
+        else:
+            outcomes[n] = Outcome(recipe.id, "drawn", record=recipe.to_json())
+    return [outcomes[n] for n in numbers]
+
+
+def place_arrays(placed: Sequence[tuple[tuple[float, float], float, float, bool, float]]) -> Place:
+    """Many places as one batch."""
+    centre, rotation, scale, flip, exposure = zip(*placed, strict=True)
+    mirror = [-1.0 if f else 1.0 for f in flip]
+    return Place(*(np.asarray(v, np.float32) for v in (centre, rotation, scale, mirror, exposure)))
+
+
+def _measured(
+    plan: Plan, sharp: Sharp, placed: Sequence[tuple[tuple[float, float], float, float, bool, float]]
+) -> list[Measured]:
+    """A processor takes one patch after the other, a GPU many; neither result depends on the others."""
+    if not placed:
+        return []
+    linear, depth = jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m)
+    options = {
+        "size": plan.patch.size,
+        "cluster": plan.focus.cluster,
+        "nearest_focus_m": plan.focus.nearest_m,
+        "farthest_focus_m": plan.focus.farthest_m,
+    }
+    every = place_arrays(placed)
+    if jax.default_backend() == "cpu":
+        one_by_one = (jax.tree.map(lambda leaf, k=k: leaf[k], every) for k in range(len(placed)))
+        return [jax.device_get(measure_patch(linear, depth, place, **options)) for place in one_by_one]
+    found: list[Measured] = []
+    for start in range(0, len(placed), AT_ONCE):
+        rows = np.minimum(np.arange(start, start + AT_ONCE), len(placed) - 1)
+        seen = jax.device_get(
+            measure_patches(linear, depth, jax.tree.map(lambda leaf, r=rows: leaf[r], every), **options)
+        )
+        found += [jax.tree.map(lambda leaf, k=k: leaf[k], seen) for k in range(min(AT_ONCE, len(placed) - start))]
+    return found
+
+
+def _recipe(
+    plan: Plan,
+    split: SplitName,
+    number: int,
+    sharp: Sharp,
+    choice: LensChoice,
+    placed: tuple[tuple[float, float], float, float, bool, float],
+    seen: Measured,
+) -> Recipe:
+    name = (plan.seed, split, number)
+    depths = (float(seen.nearest_m), float(seen.farthest_m))
+    places = _focus_places(plan, depths, seen)
+    reach = focusing.reach(places, plan.focus)
+    safe = np.flatnonzero(safe_lenses(choice.table, plan, sharp.diagonal_px, depths, reach))
+    if not len(safe):
+        raise DefocusError(
+            f"none of {len(choice.lenses)} lenses is safe: depths of {depths[0]:.3g} to {depths[1]:.3g} m blur all of "
+            f"them by more than {plan.coc_limit_px:g} px or take more than {plan.limits.samples:g} samples"
+        )
+    lens, distance = _lens_and_focus(plan, name, choice, safe, places, depths, sharp.diagonal_px)
+    coc = coc_px(lens, sharp.diagonal_px, np.array(_layer_depths(plan, depths)), distance)
+    needed = math.ceil(abs(float(coc[1] - coc[0])) / plan.depth.step_px) + 2
+    room = next((n for n in LAYER_ROOM if n >= needed), None)
+    if room is None:
+        raise DefocusError(f"{needed} layers of {plan.depth.step_px:g} px are more than {LAYER_ROOM[-1]}")
+    random = generator(*name, "field")
+    radius, turn = plan.psf.field_radius * math.sqrt(random.random()), random.uniform(0.0, 2.0 * math.pi)
+    random = generator(*name, "sensor")
+    power = float(random.uniform(0.0, plan.sensor.saturation))
+    shot, read = (random.uniform(0.5, 1.5, 2) * plan.sensor.noise).tolist()
+    centre, rotation, scale, flip, exposure = placed
+    return Recipe(
+        id=identity(split, number),
+        split=split,
+        index=number,
+        seed=seed_for(*name, "noise"),
+        source=sharp.name,
+        source_sha256=sharp.sha256,
+        centre=centre,
+        rotation_rad=rotation,
+        scale=scale,
+        flip=flip,
+        exposure=exposure,
+        patch_px=plan.patch.size,
+        lens=lens.name,
+        lens_sha256=lens.sha256,
+        state=lens.state,
+        field=(radius * math.cos(turn), radius * math.sin(turn)),
+        focus_m=distance,
+        pixel_um=pixel_um(lens, sharp.diagonal_px),
+        f_number=float(lens.data.f_number),
+        depth_m=depths,
+        coc_px=(float(coc.min()), float(coc.max())),
+        layers=room,
+        saturation=power if plan.sensor.isp else 0.0,
+        noise=(shot, read) if plan.sensor.isp else (0.0, 0.0),
+        sharpness=tuple(float(v) for v in seen.sharpness),
+    )
+
+
+def _layer_depths(plan: Plan, depths: tuple[float, float]) -> tuple[float, float]:
+    """Nearest and farthest that are rendered: with one depth for the patch, the middle of its inverse depths."""
+    if plan.depth.mode == "layers":
+        return depths
+    middle = 2.0 / (1.0 / depths[0] + 1.0 / depths[1])
+    return middle, middle
+
+
+def _focus_places(plan: Plan, depths: tuple[float, float], seen: Measured) -> np.ndarray:
+    """`focus.clusters` from what was measured on the device."""
+    ends = focusing.to_t(np.clip(depths[::-1], plan.focus.nearest_m, plan.focus.farthest_m), plan.focus)
+    return focusing.places_between(float(ends[0]), float(ends[1]), np.flatnonzero(seen.occupied), plan.focus)
+
+
+def _lens_and_focus(
+    plan: Plan,
+    name: tuple[int, str, int],
+    choice: LensChoice,
+    safe: np.ndarray,
+    places: np.ndarray,
+    depths: tuple[float, float],
+    diagonal_px: float,
+) -> tuple[PoolLens, float]:
+    """A safe lens and a focus distance; with wanted blur levels, of many proposals the one nearest to the level."""
+    random = generator(*name, "lens")
+
+    def propose() -> tuple[PoolLens, float]:
+        lens = choice.lenses[int(random.choice(safe))]
+        return lens, focusing.draw_focus(places, plan.focus, random)
+
+    if not plan.blur.levels_px:
+        return propose()
+    weights = np.array(plan.blur.weights) / sum(plan.blur.weights)
+    level = int(generator(*name, "blur").choice(len(weights), p=weights))
+    low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
+    wanted = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
+    proposals = [propose() for _ in range(plan.blur.proposals)]
+    largest = [float(np.abs(coc_px(lens, diagonal_px, np.array(depths), at)).max()) for lens, at in proposals]
+    return proposals[int(np.argmin(np.abs(np.array(largest) - wanted)))]

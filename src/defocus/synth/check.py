@@ -1,0 +1,74 @@
+"""Before any work: are sources and lenses there, is there room on the disk, and what will be made."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import DefocusError
+from .lens_pool import LensPool, find_lenses
+from .plan import Plan, SplitName
+from .sources import SourceName, find_sources, missing_depths, read_source
+
+BYTES_PER_PIXEL = {8: 2.0, 16: 5.5}  # of a picture as PNG, about
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a plan will make."""
+
+    images: dict[SplitName, int]
+    lenses: dict[SplitName, int]
+    pairs: dict[SplitName, int]
+    candidates: dict[SplitName, int]
+    rejected_lenses: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]  # files that will be left out, and why
+    bytes_needed: int
+    bytes_free: int | None
+
+
+def preview_plan(
+    plan: Plan,
+    folder: Path | None = None,
+    *,
+    read: bool = True,
+    progress: Callable[[str, float], None] | None = None,
+) -> Preview:
+    """Check a plan. With `read`, every photograph is opened once. Raises `PlanError` where nothing could be made."""
+    tell = progress or (lambda *_: None)
+    sources = find_sources(plan)
+    problems = [f"{name}: no depth file" for name in missing_depths(plan)]
+    files = [s for group in sources.values() for s in group if s.photo is not None]
+    if read:
+        for number, source in enumerate(files):
+            tell("reading photographs", number / len(files))
+            problems += _problem(source, plan)
+    lenses: LensPool = find_lenses(plan, lambda done, total: tell("surveying lenses", done / total))
+    roles = 4 if plan.sensor.dual_pixel else 2
+    pairs = {split: plan.split(split).pairs for split in plan.splits}
+    needed = int(sum(pairs.values()) * roles * plan.patch.size**2 * BYTES_PER_PIXEL[plan.output.bits])
+    return Preview(
+        {split: len(names) for split, names in sources.items()},
+        {split: len(names) for split, names in lenses.of_split.items()},
+        pairs,
+        {split: plan.candidates(split) for split in plan.splits},
+        lenses.rejected,
+        tuple(problems),
+        needed,
+        None if folder is None else _free(folder),
+    )
+
+
+def _problem(source: SourceName, plan: Plan) -> list[str]:
+    try:
+        read_source(source, plan)
+    except DefocusError as error:
+        return [str(error)]
+    return []
+
+
+def _free(folder: Path) -> int:
+    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    return shutil.disk_usage(there).free

@@ -1,0 +1,194 @@
+"""Processes of this machine. With one worker, this process itself.
+
+Each worker has two tasks: one that it computes and one whose photographs it reads meanwhile. A worker that dies is
+replaced, and its tasks are given out again; a task that kills three workers is given up with its reason.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
+from typing import Any
+
+from ...errors import DatasetError
+from ..recipe import Outcome
+from ..work import Job, Result, Task, Worker
+
+AHEAD = 2
+TRIES = 3
+
+
+class LocalEngine:
+    """`workers` processes; 1 works in this one."""
+
+    name = "local"
+
+    def __init__(self, workers: int = 1) -> None:
+        if workers < 1:
+            raise DatasetError(f"{workers} workers; expected 1 or more")
+        self.workers = workers
+
+    def device(self) -> str:
+        import jax
+
+        device = jax.devices()[0]
+        return (
+            f"{device.device_kind} ({device.platform})" if device.platform != "cpu" else f"cpu, {os.cpu_count()} cores"
+        )
+
+    def run(self, job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
+        yield from _here(job, tasks) if self.workers == 1 else _Team(job, self.workers).run(tasks)
+
+
+def _here(job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
+    worker = Worker(job)
+    pending: set[Future[Result]] = set()
+    try:
+        waiting = deque(_next(tasks, AHEAD))
+        while waiting:
+            for task in list(waiting)[1:]:
+                worker.look_ahead(task)
+            pending.add(worker.do(waiting.popleft()))
+            waiting += _next(tasks, 1)
+            done, pending = wait(pending, timeout=0.0)
+            yield from (future.result() for future in done)
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    finally:
+        worker.close()
+
+
+def _next(tasks: Iterator[Task], count: int) -> list[Task]:
+    taken = []
+    for _ in range(count):
+        task = next(tasks, None)
+        if task is None:
+            break
+        taken.append(task)
+    return taken
+
+
+@dataclass
+class _Process:
+    process: Any
+    pipe: Connection
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+    def give(self, task: Task) -> None:
+        self.tasks[task.name] = task
+        with suppress(OSError):  # it is dead: seen when it is waited for
+            self.pipe.send(task)
+
+    def results(self) -> Iterator[Result]:
+        with suppress(EOFError, OSError):
+            while self.pipe.poll():
+                result: Result = self.pipe.recv()
+                self.tasks.pop(result.task.name, None)
+                yield result
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.join(timeout=10.0)
+        if self.process.is_alive():
+            self.process.kill()
+
+
+class _Team:
+    """Worker processes and the tasks that are to be given out again."""
+
+    def __init__(self, job: Job, workers: int) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._job, self._workers = job, workers
+        self._members: list[_Process] = []
+        self._again: deque[Task] = deque()
+        self._tries: dict[str, int] = {}
+
+    def run(self, tasks: Iterator[Task]) -> Iterator[Result]:
+        try:
+            while self._busy(tasks):
+                sentinels = [m.process.sentinel for m in self._members]
+                ready = wait_for([*(m.pipe for m in self._members), *sentinels])
+                for member in list(self._members):
+                    yield from member.results()
+                    if member.process.sentinel in ready and not member.process.is_alive():
+                        yield from member.results()  # what it sent last
+                        yield from self._bury(member)
+        finally:
+            for member in self._members:
+                member.end()
+
+    def _busy(self, tasks: Iterator[Task]) -> bool:
+        """Fill the team and hand out tasks; whether any is at work."""
+        waiting = [*self._again, *_next(tasks, AHEAD * self._workers - self._at_work() - len(self._again))]
+        self._again.clear()
+        while waiting and len(self._members) < self._workers:
+            self._members.append(self._start())
+        for _ in range(AHEAD):
+            for member in sorted(self._members, key=lambda m: len(m.tasks)):
+                if waiting and len(member.tasks) < AHEAD:
+                    member.give(waiting.pop(0))
+        self._again.extend(waiting)
+        return self._at_work() > 0
+
+    def _at_work(self) -> int:
+        return sum(len(m.tasks) for m in self._members)
+
+    def _bury(self, member: _Process) -> Iterator[Result]:
+        self._members.remove(member)
+        for task in member.tasks.values():
+            self._tries[task.name] = self._tries.get(task.name, 0) + 1
+            if self._tries[task.name] < TRIES:
+                self._again.append(task)
+            else:
+                yield given_up(task, f"its worker died {TRIES} times ({_cause(member.process.exitcode)})")
+
+    def _start(self) -> _Process:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(self._job, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        return _Process(process, ours)
+
+
+def given_up(task: Task, reason: str) -> Result:
+    """All of a task failed."""
+    records = {str(r["id"]): r for r in task.records}
+    return Result(task, tuple(Outcome(one, "failed", reason, records.get(one)) for one in task.ids))
+
+
+def _cause(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _serve(job: Job, pipe: Connection) -> None:
+    """A worker process: tasks from the pipe, results back, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader decides
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    worker = Worker(job)
+    lock = threading.Lock()
+    pending: deque[Task] = deque()
+
+    def send(future: Future[Result]) -> None:
+        with lock:
+            pipe.send(future.result())
+
+    try:
+        while True:
+            while not pending or pipe.poll():
+                task = pipe.recv()
+                pending.append(task)
+                if len(pending) > 1:
+                    worker.look_ahead(task)
+            worker.do(pending.popleft()).add_done_callback(send)
+    except (EOFError, OSError):
+        pass

@@ -1,0 +1,79 @@
+"""Focus distances for a patch, as the paper draws them (its section 4.2; facts of its implementation).
+
+Distances are counted in t = 1 / (d − d₀ + 1) with d₀ the nearest focus, in which near and far are equally fine. The
+patch's own depths, merged into clusters of width `cluster`, are the places that can be in focus. At least `ends` of the
+draws go to the two outermost, the rest evenly to those between, and the two ends share their part so that the mean of
+t stays in the middle of the range: neither foreground nor background is preferred. Each draw is then moved evenly by up
+to half the gap to its nearest neighbour, so that focus falls between surfaces, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from .plan import Focus
+
+
+def to_t(depth_m: Float[np.ndarray, "*n"] | float, plan: Focus) -> Float[np.ndarray, "*n"]:
+    """Where a distance lies on the scale of the draws; near is large."""
+    return 1.0 / (np.asarray(depth_m, np.float64) - plan.nearest_m + 1.0)
+
+
+def from_t(t: Float[np.ndarray, "*n"] | float, plan: Focus) -> Float[np.ndarray, "*n"]:
+    """The distance in metres."""
+    return 1.0 / np.asarray(t, np.float64) - 1.0 + plan.nearest_m
+
+
+def clusters(depth_m: Float[np.ndarray, "*n"], plan: Focus) -> Float[np.ndarray, " k"]:
+    """The depths of a patch as ascending places on the scale: its two ends, and the clusters between."""
+    t = to_t(np.clip(depth_m, plan.nearest_m, plan.farthest_m), plan).ravel()
+    low, high = float(t.min()), float(t.max())
+    return places_between(low, high, np.unique(np.floor((t - low) / plan.cluster).astype(np.int64)), plan)
+
+
+def places_between(low: float, high: float, cells: Int[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " n"]:
+    """The two ends, and the middles of the occupied cells that lie more than a cluster away from both."""
+    inner = low + (cells + 0.5) * plan.cluster
+    inner = inner[(inner > low + plan.cluster) & (inner < high - plan.cluster)]
+    return np.array([low, *inner, high])
+
+
+def weights(places: Float[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " k"]:
+    """How likely each place is."""
+    low, high = places[0], places[-1]
+    inner = places[1:-1]
+    mass = 1.0 - plan.ends if len(inner) else 0.0
+    half = (high - low) / 2.0
+    # Ends that balance the inner places: w_high − w_low = −mass (mean − middle) / half.
+    lean = 0.0 if half <= 0.0 or not len(inner) else -mass * (inner.mean() - (low + high) / 2.0) / half
+    ends = 1.0 - mass
+    return np.array(
+        [(ends - lean) / 2.0, *([mass / len(inner)] * len(inner) if len(inner) else []), (ends + lean) / 2.0]
+    )
+
+
+def gaps(places: Float[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " k"]:
+    """Distance of each place to its nearest neighbour, and no less than a cluster."""
+    steps = np.diff(places)
+    nearest = np.minimum(np.r_[np.inf, steps], np.r_[steps, np.inf])
+    return np.maximum(np.where(np.isfinite(nearest), nearest, 0.0), plan.cluster)
+
+
+def reach(places: Float[np.ndarray, " k"], plan: Focus) -> tuple[float, float]:
+    """The nearest and the farthest distance (m) that may be drawn."""
+    gap = gaps(places, plan)
+    ends = np.clip([places[-1] + gap[-1] / 2.0, places[0] - gap[0] / 2.0], *_range(plan))
+    near, far = from_t(ends, plan)
+    return float(near), float(far)
+
+
+def draw_focus(places: Float[np.ndarray, " k"], plan: Focus, random: np.random.Generator) -> float:
+    """A focus distance in metres."""
+    chosen = int(random.choice(len(places), p=weights(places, plan)))
+    moved = places[chosen] + (random.random() - 0.5) * gaps(places, plan)[chosen]
+    return float(from_t(np.clip(moved, *_range(plan)), plan))
+
+
+def _range(plan: Focus) -> tuple[float, float]:
+    return float(to_t(plan.farthest_m, plan)), float(to_t(plan.nearest_m, plan))

@@ -1,0 +1,195 @@
+"""The ledger: what became of every candidate of a data set, in an SQLite file that survives any kill.
+
+Only the process that leads a run writes it, a transaction for each finished task. Files are written before their pairs
+are marked as done, so that whatever the ledger calls done is there; what was written and not yet marked is made again,
+with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import DatasetError
+from .plan import Plan, plan_difference
+from .recipe import Outcome
+
+NAME = "ledger.sqlite"
+FORMAT = 1
+STATUSES = ("drawn", "done", "rejected", "failed")
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS items (
+  id TEXT PRIMARY KEY, split TEXT NOT NULL, number INTEGER NOT NULL, status TEXT NOT NULL,
+  reason TEXT NOT NULL DEFAULT '', record TEXT
+);
+CREATE INDEX IF NOT EXISTS items_by_split ON items (split, number);
+CREATE TABLE IF NOT EXISTS tasks (name TEXT PRIMARY KEY, seconds TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS runs (
+  id INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, engine TEXT NOT NULL, workers INTEGER NOT NULL,
+  device TEXT NOT NULL, pairs INTEGER NOT NULL DEFAULT 0, seconds TEXT NOT NULL DEFAULT '{}'
+);
+"""
+
+
+class Ledger:
+    """One data set's. `items` rows are candidates; `tasks` are the pieces of work that are finished."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        try:
+            if read_only:
+                if not path.is_file():
+                    raise DatasetError(
+                        "there is no ledger here: this is no data set made by `defocus synth run`", file=path
+                    )
+                self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30.0)
+            else:
+                self._db = sqlite3.connect(path, timeout=30.0)
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._db.executescript(_TABLES)
+        except sqlite3.Error as error:
+            raise DatasetError(f"the ledger cannot be opened: {error}", file=path) from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- the plan ---
+
+    @property
+    def plan(self) -> dict[str, Any] | None:
+        """The plan that the folder was begun with, as JSON."""
+        found = self.fact("plan")
+        return None if found is None else json.loads(found)
+
+    def begin(self, plan: Plan, *, replan: bool = False) -> None:
+        """Take the plan, or refuse one that differs from what the folder was begun with; `replan` starts anew."""
+        old = self.plan
+        if old is not None and old != plan.as_json():
+            told = "; ".join(plan_difference(old, plan.as_json()))
+            if not replan:
+                raise DatasetError(
+                    f"this folder was begun with another plan ({told}): take another folder, or ask for --replan, "
+                    "which forgets the pairs that are here and makes all of them anew",
+                    file=self.path.parent,
+                )
+            with self._db:
+                for table in ("items", "tasks", "facts"):
+                    self._db.execute(f"DELETE FROM {table}")
+        with self._db:
+            self._put("plan", json.dumps(plan.as_json(), sort_keys=True))
+            self._put("format", str(FORMAT))
+
+    def fact(self, key: str) -> str | None:
+        row = self._db.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
+        return None if row is None else row[0]
+
+    def put(self, key: str, value: str) -> None:
+        with self._db:
+            self._put(key, value)
+
+    def _put(self, key: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+
+    # --- the work ---
+
+    def finished(self) -> set[str]:
+        """Names of the tasks that need not be done again."""
+        return {row[0] for row in self._db.execute("SELECT name FROM tasks")}
+
+    def take(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float] | None = None) -> None:
+        """All of a task at once: either it is in the ledger whole, or not at all."""
+        with self._db:
+            self._db.executemany(
+                "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        o.id,
+                        o.id.rpartition("-")[0],
+                        int(o.id.rpartition("-")[2]),
+                        o.status,
+                        o.reason,
+                        None if o.record is None else json.dumps(o.record, sort_keys=True),
+                    )
+                    for o in outcomes
+                ],
+            )
+            self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?)", (task, json.dumps(seconds or {})))
+
+    def forget_failed(self) -> None:
+        """Failures may have a cause that is gone by now, such as a drive that was not there: they are tried again."""
+        with self._db:
+            self._db.execute(
+                "UPDATE items SET status = 'drawn', reason = '' WHERE status = 'failed' AND record IS NOT NULL"
+            )
+            lost = self._db.execute("SELECT split, number FROM items WHERE status = 'failed'").fetchall()
+            for split, number in lost:
+                # The task that drew it begins at the largest number not above it.
+                names = [
+                    r[0] for r in self._db.execute("SELECT name FROM tasks WHERE name LIKE ?", (f"draw/{split}/%",))
+                ]
+                before = [n for n in names if int(n.rpartition("/")[2]) <= number]
+                if before:
+                    last = max(before, key=lambda n: int(n.rpartition("/")[2]))
+                    self._db.execute("DELETE FROM tasks WHERE name = ?", (last,))
+            self._db.execute("DELETE FROM items WHERE status = 'failed'")
+
+    def counts(self, split: str | None = None) -> dict[str, int]:
+        """How many candidates there are of each status."""
+        where, values = ("", ()) if split is None else (" WHERE split = ?", (split,))
+        rows = self._db.execute(f"SELECT status, COUNT(*) FROM items{where} GROUP BY status", values)
+        return dict(rows.fetchall())
+
+    def reasons(self) -> dict[str, int]:
+        """Why candidates were not made into pairs, numbers in the texts left aside, the most frequent first."""
+        rows = self._db.execute(
+            "SELECT reason, COUNT(*) FROM items WHERE status IN ('rejected', 'failed') GROUP BY reason ORDER BY 2 DESC"
+        )
+        return dict(rows.fetchall())
+
+    def items(
+        self, split: str | None = None, status: str | None = None
+    ) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+        """(id, status, reason, record) in the order of splits and numbers."""
+        rows = self._db.execute(
+            "SELECT id, status, reason, record FROM items "
+            "WHERE (?1 IS NULL OR split = ?1) AND (?2 IS NULL OR status = ?2) "
+            "ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END, number",
+            (split, status),
+        )
+        for identity, state, reason, record in rows:
+            yield identity, state, reason, json.loads(record) if record else {}
+
+    # --- what the runs did ---
+
+    def start_run(self, started: float, engine: str, workers: int, device: str) -> int:
+        with self._db:
+            cursor = self._db.execute(
+                "INSERT INTO runs (started, engine, workers, device) VALUES (?, ?, ?, ?)",
+                (started, engine, workers, device),
+            )
+        return int(cursor.lastrowid or 0)
+
+    def end_run(self, run: int, ended: float, pairs: int, seconds: dict[str, float]) -> None:
+        with self._db:
+            self._db.execute(
+                "UPDATE runs SET ended = ?, pairs = ?, seconds = ? WHERE id = ?",
+                (ended, pairs, json.dumps(seconds), run),
+            )
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Begun and ended (None: killed), engine, workers, pairs made, seconds by stage."""
+        columns = ("started", "ended", "engine", "workers", "device", "pairs", "seconds")
+        rows = self._db.execute(f"SELECT {', '.join(columns)} FROM runs ORDER BY id")
+        return [dict(zip(columns, row, strict=True)) | {"seconds": json.loads(row[-1])} for row in rows]

@@ -1,0 +1,280 @@
+"""The lenses of a data set: found, surveyed, divided among the splits, and judged for each patch.
+
+For each patch the paper asks which lenses are safe at every focus distance that may be drawn. Blur radius and samples
+grow away from the focus, so the worst cases are the patch's nearest point with the focus farthest, and its farthest
+point with the focus nearest. Both follow from first-order numbers, for all lenses at once.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..errors import DefocusError, PlanError
+from ..lens import list_lenses, load_lens
+from ..lens.formats import read_lens
+from ..lens.prescription import D_LINE_NM, Lens
+from ..optics.apertures import solve_clear_apertures
+from ..optics.field import image_radius_of
+from ..optics.paraxial import FirstOrder, blur_radius, first_order, image_position
+from ..optics.system import pack_one
+from ..psf.sampling import paper_bound
+from ..survey.criteria import Criteria, judge
+from ..survey.measure import measure
+from ..survey.run import lens_files
+from .draws import generator
+from .plan import SPLITS, Plan, SplitName
+
+PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
+
+
+@dataclass(frozen=True)
+class PoolLens:
+    """One lens in one state."""
+
+    name: str  # what recipes call it: a built-in name or a path within its folder, with @state
+    lens: Lens
+    sha256: str
+    image_radius_mm: float
+    data: FirstOrder  # numbers of numpy
+
+    @property
+    def state(self) -> str:
+        return self.name.partition("@")[2]
+
+
+@dataclass(frozen=True)
+class LensPool:
+    """All lenses that passed, and which split has which."""
+
+    lenses: dict[str, PoolLens]
+    rejected: tuple[tuple[str, str], ...]  # name and reasons
+    of_split: dict[SplitName, tuple[str, ...]]
+
+
+def find_lenses(plan: Plan, progress: Callable[[int, int], None] | None = None) -> LensPool:
+    """Load, survey and divide the lenses of a plan. Raises `PlanError` where a split is left without any."""
+    found: dict[str, Lens] = {}
+    rejected: list[tuple[str, str]] = []
+    for name, load in _wanted(plan):
+        try:
+            lens = load()
+            found[name] = lens if lens.has_clear_apertures else solve_clear_apertures(lens)
+        except DefocusError as error:
+            rejected.append((name, str(error)))
+    if not found and not rejected:
+        raise PlanError("lenses: there are none: neither built in nor in the folders, or `only` fits none")
+    kept = _surveyed(plan, found, rejected, progress)
+    if not kept:
+        first = "; ".join(f"{name}: {why}" for name, why in rejected[:3])
+        raise PlanError(f"lenses: all {len(rejected)} were rejected, the first: {first}")
+    pool: dict[str, PoolLens] = {}
+    for name, lens in kept.items():
+        try:
+            pool[name] = _measured(name, lens)
+        except DefocusError as error:
+            rejected.append((name, str(error)))
+    return LensPool(pool, tuple(rejected), _divided(plan, sorted(pool)))
+
+
+def load_pool_lens(plan: Plan, name: str) -> PoolLens:
+    """One lens of a plan by its name, without the survey."""
+    for known, load in _wanted(plan):
+        if known == name:
+            lens = load()
+            return _measured(name, lens if lens.has_clear_apertures else solve_clear_apertures(lens))
+    raise PlanError(f"lenses: {name} is neither built in nor in the plan's folders any more")
+
+
+def lens_hash(lens: Lens) -> str:
+    """Of the prescription's numbers, not of the file that they came from."""
+    return hashlib.sha256(repr(replace(lens, notes=(), source="")).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class LensTable:
+    """The first-order numbers of many lenses, one row each."""
+
+    data: FirstOrder
+    image_radius_mm: Float[np.ndarray, " lenses"]
+
+    @classmethod
+    def of(cls, lenses: Sequence[PoolLens]) -> LensTable:
+        data = jax.tree.map(lambda *leaves: np.stack(leaves), *(p.data for p in lenses))
+        return cls(data, np.array([p.image_radius_mm for p in lenses]))
+
+
+def safe_lenses(
+    table: LensTable,
+    plan: Plan,
+    diagonal_px: float,
+    depth_m: tuple[float, float],
+    focus_m: tuple[float, float],
+) -> Bool[np.ndarray, " lenses"]:
+    """Which lenses keep within the limits for every focus distance in `focus_m`, over a patch of `depth_m`.
+
+    Both are (nearest, farthest); the photograph fills the image circle with `diagonal_px` pixels.
+    """
+    data = table.data
+    pitch = 2.0 * table.image_radius_mm / diagonal_px
+    depth = np.array(depth_m)[:, None] * 1e3
+    focus = np.array(focus_m[::-1])[:, None] * 1e3
+    coc, samples = _blur_and_samples(data, depth, focus)
+    front = data.entrance_pupil - data.front_focal_distance  # nearer points have no image
+    in_front = (depth.min() > front) & (focus.min() > front)
+    within = (np.abs(coc) / pitch <= plan.coc_limit_px).all(0) & (samples <= plan.limits.samples).all(0)
+    return np.asarray(in_front & within)
+
+
+def coc_px(
+    lens: PoolLens, diagonal_px: float, depth_m: Float[np.ndarray, "*n"], focus_m: float
+) -> Float[np.ndarray, "*n"]:
+    """Signed blur radii in pixels, positive beyond the focus."""
+    radius, _ = _blur_and_samples(lens.data, np.asarray(depth_m, np.float64) * 1e3, np.asarray(focus_m * 1e3))
+    return radius / (pixel_um(lens, diagonal_px) * 1e-3)
+
+
+def pixel_um(lens: PoolLens, diagonal_px: float) -> float:
+    """Pitch at which the whole photograph fills the image circle."""
+    return 2e3 * lens.image_radius_mm / diagonal_px
+
+
+def _blur_and_samples(
+    data: FirstOrder, depth: Float[np.ndarray, "*n"], focus: Float[np.ndarray, "*n"]
+) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
+    """Signed blur radius (mm) and the paper's estimate of samples, for depths and focus distances in mm."""
+    sensor = np.asarray(image_position(data, focus))
+    radius = np.asarray(blur_radius(data, depth, sensor))
+    bound = paper_bound(data.na, sensor - np.asarray(image_position(data, depth)), np.asarray(D_LINE_NM * 1e-6))
+    return radius, PAPER_FACTOR * np.asarray(bound)
+
+
+def _wanted(plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
+    """Names and how to load them, states included."""
+    asked: list[tuple[str, Callable[[], Lens]]] = []
+    if plan.lenses.builtin:
+        for entry in list_lenses():
+            states = entry.states if plan.lenses.states == "all" else entry.states[:1]
+            asked += [(f"{entry.name}@{s}", _loader(entry.name, s)) for s in states]
+            asked += [] if states else [(entry.name, _loader(entry.name, None))]
+    for folder in plan.lenses.folders:
+        if not folder.is_dir():
+            raise PlanError(f"lenses.folders: {folder} is not a folder")
+        for path in lens_files(folder):
+            name = path.relative_to(folder).as_posix()
+            asked += _of_file(name, path, plan)
+    if plan.lenses.only:
+        asked = [(n, f) for n, f in asked if any(fnmatch.fnmatch(n, pattern) for pattern in plan.lenses.only)]
+    return asked
+
+
+def _of_file(name: str, path: Path, plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
+    try:
+        lens = read_lens(path)
+    except DefocusError:
+        return [(name, lambda: read_lens(path))]  # said once more, where reasons are kept
+    states = lens.state_names if plan.lenses.states == "all" else lens.state_names[:1]
+    return [(f"{name}@{s}", partial(lens.in_state, s)) for s in states] or [(name, lambda: lens)]
+
+
+def _loader(name: str, state: str | None) -> Callable[[], Lens]:
+    return lambda: load_lens(name, state=state)
+
+
+def _surveyed(
+    plan: Plan,
+    found: dict[str, Lens],
+    rejected: list[tuple[str, str]],
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, Lens]:
+    if not plan.lenses.survey:
+        return found
+    criteria = Criteria(
+        max_f_number=plan.lenses.max_f_number,
+        max_na=plan.lenses.max_na,
+        max_phase_range_waves=plan.lenses.max_phase_range_waves,
+        max_axial_rms=plan.lenses.max_axial_rms,
+    )
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress:
+            progress(done, len(found))
+
+    kept: dict[str, Lens] = {}
+    for (name, lens), measured in zip(found.items(), measure(list(found.values()), progress=count), strict=True):
+        verdict = judge(measured, criteria)
+        if verdict.kept:
+            kept[name] = lens
+        else:
+            rejected.append((name, "; ".join(verdict.reasons)))
+    return kept
+
+
+def _measured(name: str, lens: Lens) -> PoolLens:
+    system = pack_one(lens)
+    data = jax.tree.map(np.asarray, first_order(system))
+    return PoolLens(name, lens, lens_hash(lens), float(image_radius_of(lens, system)), data)
+
+
+def _divided(plan: Plan, names: list[str]) -> dict[SplitName, tuple[str, ...]]:
+    """One seeded permutation, sliced; or as the plan names them. States of one lens stay together."""
+    return divide(
+        plan,
+        names,
+        "lenses",
+        {n: plan.split(n).lenses for n in SPLITS},
+        {n: plan.split(n).lens_fraction for n in SPLITS},
+    )
+
+
+def divide(
+    plan: Plan,
+    names: list[str],
+    what: str,
+    patterns: dict[SplitName, tuple[str, ...]],
+    fractions: dict[SplitName, float],
+) -> dict[SplitName, tuple[str, ...]]:
+    """Names for each split that has pairs, none in two. Names that differ after an @ go together."""
+    groups = sorted({name.partition("@")[0] for name in names})
+    made: dict[SplitName, tuple[str, ...]] = {}
+    taken: dict[str, SplitName] = {}
+    if any(patterns[split] for split in plan.splits):
+        for split in plan.splits:
+            mine = [
+                g
+                for g in groups
+                if any(fnmatch.fnmatch(g, p) or fnmatch.fnmatch(Path(g).name, p) for p in patterns[split])
+            ]
+            for group in mine:
+                if group in taken:
+                    raise PlanError(
+                        f"{split}.{what}: {group} is in {taken[group]} as well: no {what} may be in two splits"
+                    )
+                taken[group] = split
+    else:
+        order = [groups[i] for i in generator(plan.seed, "split", what).permutation(len(groups))]
+        wanted = [split for split in plan.splits if fractions[split] > 0.0]
+        ends = np.round(np.cumsum([fractions[split] for split in wanted]) * len(order)).astype(int)
+        # Each split gets one at least, if there are enough.
+        for k in range(len(wanted)):
+            ends[k] = min(max(ends[k], k + 1), len(order) - (len(wanted) - 1 - k))
+        for start, end, split in zip([0, *ends[:-1]], ends, wanted, strict=True):
+            taken |= dict.fromkeys(order[start:end], split)
+    for split in plan.splits:
+        made[split] = tuple(name for name in names if taken.get(name.partition("@")[0]) == split)
+        if not made[split]:
+            raise PlanError(
+                f"{split}: no {what} are left for it of {len(groups)}: give more, or other fractions or names"
+            )
+    return made

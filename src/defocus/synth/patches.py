@@ -1,0 +1,185 @@
+"""Patches cut from photographs: turned, scaled and mirrored in one resampling.
+
+Light is interpolated by Catmull–Rom cubics, which leave pixels alone where the patch lies straight on them; a patch
+that shows the photograph smaller takes the mean of 2 × 2 of them, spread over its pixels. Depth takes the nearest
+pixel: between two surfaces there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .plan import Augment
+
+SCALES = (1, 2, 4)  # pixels that the sharpness measure takes together
+CELLS = 128  # clusters of depth that a patch can have
+
+
+class Place(eqx.Module):
+    """Where a patch lies in its photograph."""
+
+    centre: Float[Array | np.ndarray, "*batch 2"]  # x to the right, y down
+    rotation: Float[Array | np.ndarray, "*batch"]  # radians, in which way rows go down to the left
+    scale: Float[Array | np.ndarray, "*batch"]
+    mirror: Float[Array | np.ndarray, "*batch"]  # −1: left and right are exchanged
+    exposure: Float[Array | np.ndarray, "*batch"]
+
+
+class Measured(eqx.Module):
+    """What the draws of a candidate need to know of its patch."""
+
+    sharpness: Float[Array, "*batch scales"]
+    nearest_m: Float[Array, "*batch"]
+    farthest_m: Float[Array, "*batch"]
+    occupied: Bool[Array, "*batch cells"]  # clusters of t = 1 / (d − nearest focus + 1), from that of the farthest
+
+
+def fitting_place(
+    size: int, shape: tuple[int, int], augment: Augment | None, random: np.random.Generator
+) -> tuple[tuple[float, float], float, float, bool, float] | None:
+    """Centre, rotation, scale, flip and exposure of a patch inside a photograph of `shape`; None if it is too small.
+
+    Where the drawn rotation and scale need more room than there is, the scale grows to the least that fits, up to the
+    largest that may be drawn.
+    """
+    rows, cols = shape
+    rotation, scale, flip, exposure = 0.0, 1.0, False, 1.0
+    if augment is not None:
+        turn = math.radians(augment.rotation_deg)
+        rotation = float(random.uniform(-turn, turn))
+        scale = math.exp(random.uniform(*np.log(augment.scale)))
+        flip = bool(augment.flip and random.random() < 0.5)
+        exposure = math.exp(random.uniform(*np.log(augment.exposure)))
+    across = (size - 1) / 2.0 * (abs(math.cos(rotation)) + abs(math.sin(rotation)))  # half of what the patch spans
+    room = (min(rows, cols) - 1) / 2.0
+    largest = 1.0 if augment is None else max(1.0, augment.scale[1])
+    scale = max(scale, across / room if room > 0.0 else math.inf)
+    if scale > largest * (1.0 + 1e-9):
+        return None
+    half = across / scale
+    x, y = (half + random.random() * max(n - 1 - 2.0 * half, 0.0) for n in (cols, rows))
+    if augment is None:  # whole pixels
+        first = [round(v - (size - 1) / 2.0) for v in (x, y)]
+        x, y = (f + (size - 1) / 2.0 for f in first)
+    return (float(x), float(y)), rotation, float(scale), flip, exposure
+
+
+@partial(jax.jit, static_argnames="size")
+def cut_patch(
+    linear: Float[Array, "rows cols 3"], depth_m: Float[Array, "rows cols"], place: Place, *, size: int
+) -> tuple[Float[Array, "size size 3"], Float[Array, "size size"]]:
+    """Light and depth of one patch (`jax.vmap` over places for many)."""
+    x, y = _coordinates(place, size, 0.0, 0.0)
+    row, col = (
+        jnp.clip(jnp.round(v).astype(jnp.int32), 0, n - 1) for v, n in ((y, depth_m.shape[0]), (x, depth_m.shape[1]))
+    )
+    spread = jnp.maximum(1.0 / place.scale - 1.0, 0.0) / 2.0 + 0.0
+
+    def several(_: None) -> Float[Array, "size size 3"]:
+        return sum(  # type: ignore[return-value]
+            _cubic(linear, *_coordinates(place, size, dx * spread, dy * spread))
+            for dx in (-0.5, 0.5)
+            for dy in (-0.5, 0.5)
+        ) / jnp.float32(4.0)
+
+    light = jax.lax.cond(spread > 0.0, several, lambda _: _cubic(linear, x, y), None)
+    return jnp.maximum(light, 0.0) * place.exposure, depth_m[row, col]
+
+
+def _coordinates(
+    place: Place, size: int, dx: float | Float[Array, ""], dy: float | Float[Array, ""]
+) -> tuple[Float[Array, "size size"], Float[Array, "size size"]]:
+    """Where the patch's pixels lie in the photograph; (dx, dy) moves them by pixels of the photograph."""
+    step = jnp.arange(size, dtype=jnp.float32) - (size - 1) / 2.0
+    u, v = place.mirror * step[None, :], step[:, None]
+    cos, sin = jnp.cos(place.rotation) / place.scale, jnp.sin(place.rotation) / place.scale
+    return place.centre[0] + cos * u - sin * v + dx, place.centre[1] + sin * u + cos * v + dy
+
+
+def _cubic(
+    image: Float[Array, "rows cols 3"], x: Float[Array, "size size"], y: Float[Array, "size size"]
+) -> Float[Array, "size size 3"]:
+    rows, cols = image.shape[:2]
+
+    def taps(v: Float[Array, "size size"], n: int) -> tuple[list[Array], list[Array]]:
+        first = jnp.floor(v)
+        t = v - first
+        weights = [
+            ((-0.5 * t + 1.0) * t - 0.5) * t,
+            (1.5 * t - 2.5) * t * t + 1.0,
+            ((-1.5 * t + 2.0) * t + 0.5) * t,
+            (0.5 * t - 0.5) * t * t,
+        ]
+        return [jnp.clip(first.astype(jnp.int32) + k, 0, n - 1) for k in (-1, 0, 1, 2)], weights
+
+    (row, down), (col, right) = taps(y, rows), taps(x, cols)
+    total = jnp.zeros((*x.shape, 3), jnp.float32)
+    for r, wy in zip(row, down, strict=True):
+        for c, wx in zip(col, right, strict=True):
+            total = total + (wy * wx)[..., None] * image[r, c]
+    return total
+
+
+@partial(jax.jit, static_argnames=("size", "cluster", "nearest_focus_m", "farthest_focus_m"))
+def measure_patch(
+    linear: Float[Array, "rows cols 3"],
+    depth_m: Float[Array, "rows cols"],
+    place: Place,
+    *,
+    size: int,
+    cluster: float,
+    nearest_focus_m: float,
+    farthest_focus_m: float,
+) -> Measured:
+    """Sharpness and depths of one patch."""
+    light, depth = cut_patch(linear, depth_m, place, size=size)
+    t = 1.0 / (jnp.clip(depth, nearest_focus_m, farthest_focus_m) - nearest_focus_m + 1.0)
+    cell = jnp.clip(((t - t.min()) / cluster).astype(jnp.int32), 0, CELLS - 1)
+    occupied = jnp.zeros(CELLS, bool).at[cell.ravel()].set(True)
+    return Measured(sharpness(light), depth.min(), depth.max(), occupied)
+
+
+@partial(jax.jit, static_argnames=("size", "cluster", "nearest_focus_m", "farthest_focus_m"))
+def measure_patches(
+    linear: Float[Array, "rows cols 3"], depth_m: Float[Array, "rows cols"], places: Place, **options: Any
+) -> Measured:
+    """`measure_patch` of many places in one photograph."""
+    return jax.vmap(lambda place: measure_patch(linear, depth_m, place, **options))(places)
+
+
+def sharpness(linear: Float[Array, "rows cols 3"]) -> Float[Array, "scales"]:
+    """Mean Sobel magnitude of the grey picture in display values, at several scales."""
+    light = jnp.clip(linear @ jnp.asarray([0.2126, 0.7152, 0.0722], jnp.float32), 0.0, 1.0)
+    grey = jnp.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+
+    def edges(image: Float[Array, "h w"]) -> Float[Array, ""]:
+        across = image[:, 2:] - image[:, :-2]
+        down = image[2:] - image[:-2]
+        gx = across[:-2] + 2.0 * across[1:-1] + across[2:]
+        gy = down[:, :-2] + 2.0 * down[:, 1:-1] + down[:, 2:]
+        return jnp.sqrt(gx * gx + gy * gy).mean()
+
+    found = []
+    for scale in SCALES:
+        rows, cols = (n // scale * scale for n in grey.shape)
+        small = grey[:rows, :cols].reshape(rows // scale, scale, cols // scale, scale).mean((1, 3))
+        found.append(edges(small))
+    return jnp.stack(found)
+
+
+def sharpest(measures: Float[np.ndarray, "candidates scales"], count: int) -> np.ndarray:
+    """Numbers of the `count` sharpest candidates, the sharpest first: the paper's rule.
+
+    Each scale is stretched to 0..1 over the pool, and the scales are multiplied. Equal ones stay in their order.
+    """
+    low, high = measures.min(0), measures.max(0)
+    score = np.prod((measures - low) / np.maximum(high - low, 1e-12), axis=1)
+    return np.argsort(-score, kind="stable")[:count]

@@ -1,0 +1,267 @@
+"""Leading a run: draw the candidates, choose the sharpest, make them, until every split has its pairs.
+
+Everything that was done stands in the ledger, so a run that was killed goes on where it stopped: what is chosen follows
+from what is in the ledger alone. A split's pairs are the first of its candidates, the sharpest first, that can be made;
+where a lens refuses, the next candidate takes the place. Shards keep a list of what belongs in them, so that each is
+written once and whole.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from .. import __version__
+from ..errors import DatasetError
+from .candidates import candidate_numbers
+from .finish import finish_folder, prepare_folder
+from .ledger import Ledger
+from .lens_pool import find_lenses
+from .patches import sharpest
+from .plan import Plan, SplitName
+from .sources import SourceName, find_sources
+from .work import Job, Result, Task
+
+DRAWN_AT_ONCE = 128  # candidates of one task at most
+MADE_AT_ONCE = 64
+
+
+class Engine(Protocol):
+    """Whoever runs tasks. `run` gives each task to some worker and yields results as they come, in any order."""
+
+    name: str
+    workers: int
+
+    def device(self) -> str: ...
+
+    def run(self, job: Job, tasks: Iterator[Task]) -> Iterator[Result]: ...
+
+
+@dataclass
+class Progress:
+    """Where a run stands, for whoever shows it."""
+
+    stage: str = ""
+    done: int = 0  # pairs that are finished, those of earlier runs included
+    wanted: int = 0
+    drawn: int = 0
+    candidates: int = 0
+    rejected: int = 0
+    failed: int = 0
+    made_now: int = 0  # pairs of this run
+    started: float = field(default_factory=time.monotonic)
+    first_made: float | None = None  # when the first task of pairs was finished, and how many it made
+    made_at_first: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Pairs per second, counted from the first finished task: compiling is over then."""
+        if self.first_made is None:
+            return 0.0
+        return (self.made_now - self.made_at_first) / max(time.monotonic() - self.first_made, 1e-9)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None until there is something to tell it from."""
+        return (self.wanted - self.done) / self.rate if self.rate > 0.0 else None
+
+
+Watcher = Callable[[Progress], None]
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run left behind."""
+
+    pairs: dict[SplitName, int]
+    wanted: dict[SplitName, int]
+    rejected: int
+    failed: int
+    seconds: float
+    complete: bool
+    limited: bool
+
+
+def run_plan(
+    plan: Plan,
+    folder: str | Path,
+    engine: Engine,
+    *,
+    limit: int | None = None,
+    replan: bool = False,
+    ledger_file: Path | None = None,
+    watch: Watcher | None = None,
+) -> Summary:
+    """Make the data set of a plan in `folder`, or go on with it. `limit`: stop after so many pairs of this folder."""
+    store, path = prepare_folder(folder, ledger_file)
+    progress = Progress(stage="checking sources and lenses")
+    tell = watch or (lambda _: None)
+    tell(progress)
+    sources = find_sources(plan)
+    with Ledger(path) as ledger:
+        ledger.begin(plan, replan=replan)
+        lenses = find_lenses(plan)
+        ledger.put("version", __version__)
+        ledger.put("rejected_lenses", json.dumps(lenses.rejected))
+        job = Job(plan, str(folder), lenses, {s.name: s for group in sources.values() for s in group})
+        started = time.time()
+        number = ledger.start_run(started, engine.name, engine.workers, engine.device())
+        ledger.forget_failed()
+        progress.candidates = sum(plan.candidates(split) for split in plan.splits)
+        progress.wanted = sum(plan.split(split).pairs for split in plan.splits)
+        try:
+            _draw(plan, ledger, job, sources, engine, progress, tell)
+            limited = _make(plan, ledger, job, engine, progress, tell, limit)
+        finally:
+            ledger.end_run(number, time.time(), progress.made_now, progress.seconds)
+        progress.stage = "writing the metadata"
+        tell(progress)
+        finish_folder(plan, store, ledger)
+        return _summary(plan, ledger, time.time() - started, limited)
+
+
+def _draw(
+    plan: Plan,
+    ledger: Ledger,
+    job: Job,
+    sources: dict[SplitName, tuple[SourceName, ...]],
+    engine: Engine,
+    progress: Progress,
+    tell: Watcher,
+) -> None:
+    """First pass: every candidate of every split."""
+    progress.stage = "drawing candidates"
+    finished = ledger.finished()
+    tasks = [task for split in plan.splits for task in _draw_tasks(plan, split, sources[split])]
+    progress.drawn = sum(len(t.numbers) for t in tasks if t.name in finished)
+    _count(plan, ledger, progress)
+    tell(progress)
+    for result in _results(engine, job, (t for t in tasks if t.name not in finished)):
+        ledger.take(result.task.name, result.outcomes, result.seconds)
+        progress.drawn += len(result.outcomes)
+        _add(progress, result)
+        tell(progress)
+
+
+def _draw_tasks(plan: Plan, split: SplitName, sources: tuple[SourceName, ...]) -> Iterator[Task]:
+    for source, numbers in zip(sources, candidate_numbers(plan, split, len(sources)), strict=True):
+        for start in range(0, len(numbers), DRAWN_AT_ONCE):
+            part = numbers[start : start + DRAWN_AT_ONCE]
+            yield Task(f"draw/{split}/{part[0]}", "draw", split, (source.name,), numbers=tuple(part))
+
+
+def _make(
+    plan: Plan, ledger: Ledger, job: Job, engine: Engine, progress: Progress, tell: Watcher, limit: int | None
+) -> bool:
+    """Second pass, in as many rounds as refusals make necessary. Whether the limit ended it."""
+    progress.stage = "making pairs"
+    while True:
+        _count(plan, ledger, progress)
+        tell(progress)
+        room = None if limit is None else limit - progress.done
+        if room is not None and room <= 0:
+            return progress.done < progress.wanted
+        tasks = [task for split in plan.splits for task in _make_tasks(plan, split, ledger, room)]
+        if not tasks:
+            return False
+        before = progress.done
+        for result in _results(engine, job, iter(tasks)):
+            ledger.take(result.task.name, result.outcomes, result.seconds)
+            done = sum(o.status == "done" for o in result.outcomes)
+            progress.made_now += done
+            progress.done += done
+            if progress.first_made is None:
+                progress.first_made, progress.made_at_first = time.monotonic(), progress.made_now
+            _add(progress, result)
+            tell(progress)
+        if room is not None and progress.done - before >= room:
+            return progress.done < progress.wanted
+
+
+def _make_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) -> Iterator[Task]:
+    """What is still to be made of a split, neighbours in a photograph together."""
+    wanted = plan.split(split).pairs
+    drawn = [(record, status) for _, status, _, record in ledger.items(split) if record]
+    if plan.output.layout == "webdataset":
+        yield from _shard_tasks(plan, split, ledger, drawn, wanted, room)
+        return
+    chosen = [record for record, status in _ranked(plan, drawn) if status in ("drawn", "done")]
+    numbers = {record["id"] for record, status in drawn if status == "drawn"}
+    todo = sorted((r for r in chosen[:wanted] if r["id"] in numbers), key=lambda r: r["index"])
+    todo = todo if room is None else todo[:room]
+    for start in range(0, len(todo), MADE_AT_ONCE):
+        part = todo[start : start + MADE_AT_ONCE]
+        yield _make_task(f"make/{split}/{part[0]['index']}", split, part, None)
+
+
+def _shard_tasks(
+    plan: Plan, split: SplitName, ledger: Ledger, drawn: list[tuple[Record, str]], wanted: int, room: int | None
+) -> Iterator[Task]:
+    """Shards of lists that are kept in the ledger from the moment that they are made."""
+    key = f"shards/{split}"
+    shards: list[list[str]] = json.loads(ledger.fact(key) or "[]")
+    finished = ledger.finished()
+    names = [f"make/{split}/shard/{number}" for number in range(len(shards))]
+    if all(name in finished for name in names):
+        listed = {one for shard in shards for one in shard}
+        done = sum(status == "done" for _, status in drawn)
+        fresh = [r["id"] for r, status in _ranked(plan, drawn) if status == "drawn" and r["id"] not in listed]
+        fresh = sorted(fresh[: wanted - done])
+        size = plan.output.pairs_per_shard
+        shards += [fresh[start : start + size] for start in range(0, len(fresh), size)]
+        names = [f"make/{split}/shard/{number}" for number in range(len(shards))]
+        ledger.put(key, json.dumps(shards))
+    records = {record["id"]: record for record, _ in drawn}
+    made = 0
+    for number, (name, ids) in enumerate(zip(names, shards, strict=True)):
+        if name not in finished and (room is None or made < room):
+            made += len(ids)
+            yield _make_task(name, split, [records[one] for one in ids], number)
+
+
+def _make_task(name: str, split: SplitName, records: list[Record], shard: int | None) -> Task:
+    sources = tuple(dict.fromkeys(r["source"] for r in records))
+    return Task(name, "make", split, sources, records=tuple(records), shard=shard)
+
+
+def _ranked(plan: Plan, drawn: list[tuple[Record, str]]) -> list[tuple[Record, str]]:
+    """The candidates with the sharpest first, or in their own order."""
+    if not drawn or not plan.select.sharpness:
+        return drawn
+    order = sharpest(np.array([record["sharpness"] for record, _ in drawn]), len(drawn))
+    return [drawn[i] for i in order]
+
+
+def _results(engine: Engine, job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
+    for result in engine.run(job, tasks):
+        if result.fatal:
+            raise DatasetError(f"{result.fatal}; what is finished is safe: run the same command again to go on")
+        yield result
+
+
+def _add(progress: Progress, result: Result) -> None:
+    progress.rejected += sum(o.status == "rejected" for o in result.outcomes)
+    progress.failed += sum(o.status == "failed" for o in result.outcomes)
+    for stage, seconds in result.seconds.items():
+        progress.seconds[stage] = progress.seconds.get(stage, 0.0) + seconds
+
+
+def _count(plan: Plan, ledger: Ledger, progress: Progress) -> None:
+    counts = ledger.counts()
+    progress.done, progress.rejected, progress.failed = (counts.get(s, 0) for s in ("done", "rejected", "failed"))
+
+
+def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> Summary:
+    pairs = {split: ledger.counts(split).get("done", 0) for split in plan.splits}
+    wanted = {split: plan.split(split).pairs for split in plan.splits}
+    counts = ledger.counts()
+    complete = all(pairs[split] >= wanted[split] for split in pairs)
+    return Summary(pairs, wanted, counts.get("rejected", 0), counts.get("failed", 0), seconds, complete, limited)

@@ -1,0 +1,86 @@
+"""One pair again from its metadata alone, and what it was made of: patch, depth, layers, PSFs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DatasetError
+from .folder import open_folder
+from .layer_psfs import find_layer_psfs
+from .lens_pool import PoolLens, load_pool_lens
+from .pairs import Made, make_pairs, patch_of
+from .pictures import png_bytes
+from .plan import Plan, make_plan
+from .recipe import Recipe
+from .sources import Sharp, find_source, read_source
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A pair that was made again."""
+
+    record: dict[str, Any]
+    made: Made
+    files: dict[str, bytes]
+    same: bool  # bit for bit what the folder holds
+    differing: tuple[str, ...]
+    linear: np.ndarray
+    depth_m: np.ndarray
+    layer_of: np.ndarray
+    coc_px: np.ndarray
+    layer_coc_px: np.ndarray
+    layer_depth_m: np.ndarray
+    psfs: np.ndarray
+
+
+def show_pair(folder: str | Path, identity: str) -> Shown:
+    """Make one pair of a folder again. Raises `DatasetError` if there is none of that name, or its source is gone."""
+    opened = open_folder(folder)
+    try:
+        record = next((r for r in opened.records() if r["id"] == identity), None)
+        if record is None:
+            some = [r["id"] for r, _ in zip(opened.records(), range(3), strict=False)]
+            raise DatasetError(
+                f"no pair {identity!r}; there are {', '.join(some) or 'none'}, ...", file=opened.store.root
+            )
+        plan = make_plan(opened.plan.get("plan", opened.plan))
+    finally:
+        opened.close()
+    recipe = Recipe.from_json(record)
+    sharp = read_source(find_source(plan, recipe.source), plan)
+    lens = load_pool_lens(plan, recipe.lens)
+    made = make_pairs(plan, [recipe], {sharp.name: sharp}, {lens.name: lens})[0]
+    files: dict[str, bytes] = {role: png_bytes(values) for role, values in made.pictures.items()}
+    differing = tuple(
+        role for role, about in record["files"].items() if hashlib.sha256(files[role]).hexdigest() != about["sha256"]
+    )
+    return _shown(plan, record, recipe, sharp, lens, made, files, differing)
+
+
+def _shown(
+    plan: Plan,
+    record: dict[str, Any],
+    recipe: Recipe,
+    sharp: Sharp,
+    lens: PoolLens,
+    made: Made,
+    files: dict[str, bytes],
+    differing: tuple[str, ...],
+) -> Shown:
+    linear, depth, coc, layers = patch_of(plan, recipe, sharp, lens)
+    used = np.asarray(layers.used)
+    psfs = find_layer_psfs(
+        plan, [recipe], [lens], np.asarray(layers.coc_px)[None], np.asarray(layers.depth_m)[None], used[None]
+    )[0].psfs
+    return Shown(
+        record, made, files, not differing, differing, linear, depth, np.asarray(layers.position), coc,
+        np.asarray(layers.coc_px)[used], np.asarray(layers.depth_m)[used], psfs[used],
+    )  # fmt: skip
+
+
+__all__ = ["Shown", "show_pair"]

@@ -1,0 +1,207 @@
+"""Sharp photographs with their depth, reduced to the size at which patches are cut.
+
+A source is a RAW file, a picture, or a procedural scene; all become linear sRGB light and metres. Depth is clipped
+to the plan's range. A photograph in portrait format is turned, so that all have the same pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DefocusError, PlanError
+from ..photo.isp import SensorColour
+from ..scene.procedural import SCENES
+from .draws import seed_for
+from .lens_pool import divide
+from .plan import SPLITS, Plan, Source, SplitName
+
+RAW_SUFFIXES = (".dng", ".cr2", ".cr3", ".crw", ".nef", ".arw", ".raf", ".rw2", ".orf", ".pef", ".srw")
+RGB_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+KEPT = 4  # photographs that a worker holds
+
+
+@dataclass(frozen=True)
+class SourceName:
+    """One photograph before it is read."""
+
+    name: str  # unique in the plan: "scene:portrait:17", or a path
+    kind: str
+    photo: Path | None = None
+    depth: Path | None = None
+    resize_depth: bool = True
+
+
+@dataclass(frozen=True)
+class Sharp:
+    """A photograph as patches are cut from it."""
+
+    name: str
+    kind: str
+    sha256: str
+    linear: Float[np.ndarray, "rows cols 3"]
+    depth_m: Float[np.ndarray, "rows cols"]
+    colour: SensorColour
+    notes: tuple[str, ...]
+
+    @property
+    def diagonal_px(self) -> float:
+        """Which fills a lens's image circle."""
+        return float(np.hypot(*self.depth_m.shape))
+
+
+def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
+    """Every photograph of a plan, divided among its splits. Raises `PlanError` for an empty folder or missing depth."""
+    found: dict[str, SourceName] = {}
+    for number, source in enumerate(plan.sources):
+        for one in _scenes(source, plan, number) if source.kind == "scenes" else _files(source, number):
+            if one.name in found:
+                raise PlanError(f"sources.{number}: {one.name} is there twice")
+            found[one.name] = one
+    patterns = {n: plan.split(n).images for n in SPLITS}
+    fractions = {n: plan.split(n).image_fraction for n in SPLITS}
+    divided = divide(plan, sorted(found), "images", patterns, fractions)
+    return {split: tuple(found[name] for name in names) for split, names in divided.items()}
+
+
+def find_source(plan: Plan, name: str) -> SourceName:
+    """One photograph of a plan by its name."""
+    for group in find_sources(plan).values():
+        for source in group:
+            if source.name == name:
+                return source
+    raise PlanError(f"sources: {name} is not there any more")
+
+
+def read_source(source: SourceName, plan: Plan) -> Sharp:
+    """Read or make one; a `DefocusError` names the file."""
+    return _make_scene(source, plan) if source.photo is None else _read_files(source, plan)
+
+
+class SourceCache:
+    """The photographs in use, the latest ones kept. Threads may share it; two never read the same one at once."""
+
+    def __init__(self, plan: Plan, kept: int = KEPT) -> None:
+        self._plan, self._kept = plan, kept
+        self._held: OrderedDict[str, Sharp | DefocusError] = OrderedDict()
+        self._locks: dict[str, Lock] = {}
+        self._lock = Lock()
+
+    def get(self, source: SourceName) -> Sharp:
+        with self._lock:
+            own = self._locks.setdefault(source.name, Lock())
+        with own:
+            with self._lock:
+                held = self._held.get(source.name)
+                if held is not None:
+                    self._held.move_to_end(source.name)
+            if held is None:
+                try:
+                    held = read_source(source, self._plan)
+                except DefocusError as error:
+                    held = error
+                with self._lock:
+                    self._held[source.name] = held
+                    while len(self._held) > self._kept:
+                        gone, _ = self._held.popitem(last=False)
+                        self._locks.pop(gone, None)
+        if isinstance(held, DefocusError):
+            raise held
+        return held
+
+
+def _scenes(source: Source, plan: Plan, number: int) -> list[SourceName]:
+    names = source.names or SCENES
+    for name in names:
+        if name not in SCENES:
+            raise PlanError(f"sources.{number}.names: no scene {name!r}; known are {', '.join(SCENES)}")
+    seeds = [seed_for(plan.seed, "scene", number, k) for k in range(source.count)]
+    return [SourceName(f"scene:{names[k % len(names)]}:{seed}", "scenes") for k, seed in enumerate(seeds)]
+
+
+def _files(source: Source, number: int) -> list[SourceName]:
+    folder = source.folder
+    assert folder is not None
+    if not folder.is_dir():
+        raise PlanError(f"sources.{number}.folder: {folder} is not a folder")
+    suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
+    photos = sorted(p for p in folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file())
+    found: list[tuple[Path, Path]] = []
+    missing: list[tuple[Path, Path]] = []
+    for photo in photos:
+        text = source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
+        depth = Path(text) if Path(text).is_absolute() else photo.parent / text
+        if depth == photo:
+            continue  # a depth map among the pictures
+        (found if depth.is_file() else missing).append((photo, depth))
+    if not found:
+        why = f"; {missing[0][1]} is missing, for one" if missing else f" ({', '.join(suffixes)})"
+        raise PlanError(f"sources.{number}.folder: no photograph with depth in {folder}{why}")
+    return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, source.resize_depth) for p, d in found]
+
+
+def missing_depths(plan: Plan) -> list[str]:
+    """Photographs that are left out because they have no depth file."""
+    out = []
+    for source in plan.sources:
+        if source.folder is None:
+            continue
+        suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
+        for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
+            text = source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
+            depth = Path(text) if Path(text).is_absolute() else photo.parent / text
+            if not depth.is_file():
+                out.append(str(photo))
+    return out
+
+
+def _make_scene(source: SourceName, plan: Plan) -> Sharp:
+    from ..scene.procedural import make_scene
+
+    _, name, seed = source.name.split(":")
+    made = make_scene(name, plan.patch.photograph, int(seed)).picture(samples=16)
+    digest = hashlib.sha256(f"{source.name} {plan.patch.photograph}".encode()).hexdigest()
+    return Sharp(source.name, source.kind, digest, made.linear, _clipped(made.depth_m, plan), SensorColour.make(), ())
+
+
+def _read_files(source: SourceName, plan: Plan) -> Sharp:
+    from ..photo import read_photo
+    from ..photo.resize import reduced
+    from ..scene.depth_files import read_depth
+
+    assert source.photo is not None
+    assert source.depth is not None
+    photo = read_photo(source.photo)
+    depth = read_depth(source.depth).fitted(photo.size, resize=source.resize_depth)
+    linear, metres = photo.linear(), depth.depth_m
+    if metres.shape[0] > metres.shape[1]:
+        linear, metres = np.rot90(linear), np.rot90(metres)
+    size = _target((metres.shape[1], metres.shape[0]), plan.patch.photograph)
+    if size != (metres.shape[1], metres.shape[0]):
+        linear = reduced(np.ascontiguousarray(linear), size)
+        from ..scene.depth_maps import complete_depth
+
+        metres = complete_depth(np.ascontiguousarray(metres)).fitted(size, resize=True).depth_m
+    digest = hashlib.sha256(source.photo.read_bytes())
+    digest.update(source.depth.read_bytes())
+    colour = photo.colour if photo.colour is not None else SensorColour.make()
+    return Sharp(
+        source.name, source.kind, digest.hexdigest(), np.ascontiguousarray(linear, np.float32),
+        _clipped(metres, plan), colour, (*photo.notes, *depth.notes),
+    )  # fmt: skip
+
+
+def _target(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int]:
+    """The photograph's own proportions at the wanted diagonal; never larger than it is."""
+    factor = min(1.0, float(np.hypot(*wanted) / np.hypot(*size)))
+    return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
+
+
+def _clipped(depth_m: Float[np.ndarray, "rows cols"], plan: Plan) -> Float[np.ndarray, "rows cols"]:
+    return np.clip(np.asarray(depth_m, np.float32), plan.depth.nearest_m, plan.depth.farthest_m)
