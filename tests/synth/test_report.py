@@ -265,7 +265,7 @@ def test_the_report_shows_pairs_and_numbers(tmp_path: Path, layout: str, bits: i
         values = np.asarray(Image.open(io.BytesIO(base64.b64decode((source or "").partition(",")[2]))), float)
         fine.append(np.abs(np.diff(values, axis=0)).mean())
     assert fine[0] < fine[1]
-    assert len(page.of("svg")) == 5
+    assert len(page.of("svg")) == 6
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", text)
     assert "Fake <pairs>" in page.text
     assert "train <lens> & " in page.text

@@ -36,6 +36,7 @@ def sample_figure(pairs: Sequence[Pair]) -> Figure:
     height = 2.0 * MARGIN + rows * (cell[1] + BETWEEN / 2.0) - BETWEEN / 2.0
     with style.look():
         figure = Figure(figsize=(width, height))
+        size = min(style.fitted_size(caption, style.SMALL, 0.97 * cell[0]) for _, _, caption in pairs)
         for number, (blurred, sharp, caption) in enumerate(pairs):
             row, column = divmod(number, columns)
             left = MARGIN + column * (cell[0] + BETWEEN)
@@ -44,7 +45,6 @@ def sample_figure(pairs: Sequence[Pair]) -> Figure:
                 x = left + place * (SIDE + GAP)
                 axes = style.bare_axes(figure, (x / width, bottom / height, SIDE / width, SIDE / height))
                 _show(axes, picture)
-            size = style.fitted_size(caption, style.SMALL, cell[0])
             figure.text(left / width, (bottom - 0.14) / height, caption, fontsize=size, color=style.FAINT)
     return figure
 

@@ -17,7 +17,7 @@ BINS = 32
 
 
 def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = False) -> str:
-    """Counts over values; the series (at most three) lie over each other. `log`: bins of equal ratios."""
+    """Counts over values; the series (at most three) stand side by side. `log`: bins of equal ratios."""
     values = {name: np.asarray(v, float)[np.isfinite(v)] for name, v in series.items()}
     whole = np.concatenate(list(values.values())) if values else np.zeros(0)
     if log:
@@ -41,11 +41,13 @@ def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = 
     parts += [f'<text class="tick end" x="{LEFT - 6}" y="{y(s) + 3.5:.1f}">{_count(s)}</text>' for s in steps]
     for place, (name, count) in enumerate(counts.items()):
         for number in np.flatnonzero(count):
-            left, right = x(float(edges[number])), x(float(edges[number + 1]))
+            begin, end = x(float(edges[number])), x(float(edges[number + 1]))
+            wide = (end - begin - 0.8) / len(counts)
+            left = begin + 0.4 + place * wide
             up = y(float(count[number]))
             told = f"{name}: {edges[number]:.3g} to {edges[number + 1]:.3g}: {count[number]:,}"
             parts.append(
-                f'<rect class="{"abc"[place]}" x="{left + 0.4:.1f}" y="{up:.1f}" width="{right - left - 0.8:.1f}" '
+                f'<rect class="{"abc"[place]}" x="{left:.1f}" y="{up:.1f}" width="{wide:.1f}" '
                 f'height="{HEIGHT - BOTTOM - up:.1f}"><title>{html.escape(told)}</title></rect>'
             )
     base = HEIGHT - BOTTOM

@@ -44,7 +44,7 @@ def contact_sheet(opened: PairFolder, ids: list[str]) -> str:
 
 def _pair(record: Record, files: Mapping[str, bytes]) -> str:
     facts = pair_facts(record)
-    lens, focus, blur = (html.escape(facts[key]) for key in ("lens", "focus", "largest blur"))
+    below = f"{record['id']} · blur {facts['largest blur']} · focus {facts['focus']}"
     pictures = "".join(
         f'<img alt="{role}" loading="lazy" src="{_data_uri(files[role], record["files"][role]["path"])}">'
         for role in ("blurred", "sharp")
@@ -54,7 +54,7 @@ def _pair(record: Record, files: Mapping[str, bytes]) -> str:
     return (
         f'<figure class="pair" tabindex="0" role="button" data-id="{html.escape(record["id"])}" title="{hover}">'
         f'<div class="two">{pictures}</div>'
-        f'<figcaption class="cap"><span>{html.escape(record["id"])} · {lens}</span><span>{blur} · at {focus}</span>'
+        f'<figcaption class="cap"><span>{html.escape(facts["lens"])}</span><span>{html.escape(below)}</span>'
         f"</figcaption><dl>{told}</dl></figure>"
     )
 
@@ -71,7 +71,7 @@ def pair_facts(record: Record) -> dict[str, str]:
         "depth": f"{_metres(record['depth_m'][0])} to {_metres(record['depth_m'][1])}",
         "largest blur": f"{largest_blur_px(record):.1f} px",
         "blur range": f"{low:+.1f} to {high:+.1f} px".replace("-", "−"),
-        "field": f"({record['field'][0]:.2f}, {record['field'][1]:.2f}) of the image radius",
+        "field": f"({record['field'][0]:.2f}, {record['field'][1]:.2f}) of the image radius".replace("-", "−"),
         "pixel": f"{record['pixel_um']:.3g} µm",
         "layers": str(depths) if depths else "",
         "PSF": str(record.get("psf", {}).get("kind", "")),

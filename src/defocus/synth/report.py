@@ -89,6 +89,7 @@ class _Numbers:
     farthest_m: list[float] = field(default_factory=list)
     field_radius: list[float] = field(default_factory=list)
     f_number: list[float] = field(default_factory=list)
+    layers: list[float] = field(default_factory=list)
     lenses: Counter[tuple[str, str]] = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)
     splits: Counter[str] = field(default_factory=Counter)
@@ -103,6 +104,7 @@ class _Numbers:
         self.farthest_m.append(record["depth_m"][1])
         self.field_radius.append(math.hypot(*record["field"]))
         self.f_number.append(record["f_number"])
+        self.layers.append(len(record.get("layer_depth_m", ())))
         self.lenses[record["lens"], record["split"]] += 1
         self.images.add(record["source"])
         self.splits[record["split"]] += 1
@@ -147,6 +149,7 @@ def _distributions(n: _Numbers) -> str:
         ("Depth", "", histogram({"nearest": n.nearest_m, "farthest": n.farthest_m}, "metres", log=True), depth_key),
         ("Field", "distance from the middle", histogram({"pairs": n.field_radius}, "of the image radius"), ""),
         ("Aperture", "", histogram({"pairs": n.f_number}, "f-number"), ""),
+        ("Depth layers", "", histogram({"pairs": n.layers}, "layers of a pair"), ""),
     ]
     boxes = [
         f'<div class="box"><h3>{title}{f"<small>{words}</small>" if words else ""}</h3>{chart}{key}</div>'
@@ -206,10 +209,11 @@ def _runs(opened: PairFolder) -> str:
         speed = _speed(run)
         took = _duration(run["ended"] - run["started"]) if run["ended"] else "stopped"
         rate = _rate(speed) if speed else "–"
+        pairs = f"{run['pairs']:,}" if run["ended"] else "–"  # a killed run did not tell
         stages = dict(sorted(run["seconds"].items(), key=lambda item: -item[1]))
         rows.append(
             f"<tr><td>{began}</td><td>{html.escape(run['engine'])}, {workers}"
-            f'<br><span class="none">{html.escape(run["device"])}</span></td><td class="n">{run["pairs"]:,}</td>'
+            f'<br><span class="none">{html.escape(run["device"])}</span></td><td class="n">{pairs}</td>'
             f'<td class="n">{took}</td><td class="n">{rate}</td>'
             f'<td style="min-width:340px">{shares(stages, " s")}</td></tr>'
         )

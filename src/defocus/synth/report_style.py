@@ -22,7 +22,7 @@ h3 small{font-weight:400;color:var(--soft);font-size:13px;margin-left:6px}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;margin:32px 0 0;
 background:var(--line);border:1px solid var(--line);border-radius:12px;overflow:hidden}
 .tiles div{background:var(--card);padding:16px 20px}
-.tiles b{display:block;font-size:27px;line-height:1.2;font-weight:600;letter-spacing:-.02em}
+.tiles b{display:block;font-size:25px;line-height:1.25;white-space:nowrap;font-weight:600;letter-spacing:-.02em}
 .tiles span{color:var(--soft);font-size:13.5px}
 .sheet{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:20px 18px}
 .pair{margin:0;cursor:zoom-in;min-width:0}
@@ -30,9 +30,9 @@ background:var(--line);border:1px solid var(--line);border-radius:12px;overflow:
 box-shadow:var(--shadow);background:var(--line)}
 .pair img{display:block;width:100%;height:auto;aspect-ratio:1;object-fit:cover}
 .pair:focus-visible{outline:3px solid var(--a);outline-offset:3px;border-radius:8px}
-.pair .cap{display:flex;justify-content:space-between;gap:12px;margin-top:6px;font-size:13px;line-height:1.35}
-.pair .cap span:first-child{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.pair .cap span:last-child{color:var(--soft);white-space:nowrap}
+.pair .cap{margin-top:7px;font-size:13px;line-height:1.4}
+.pair .cap span{display:block;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+.pair .cap span:last-child{color:var(--soft)}
 .pair dl{display:none}
 .charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(390px,1fr));gap:18px}
 .box{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px 20px;min-width:0}
@@ -40,9 +40,9 @@ svg{display:block;width:100%;height:auto;overflow:visible}
 svg text{font-size:11.5px;fill:var(--soft);text-anchor:middle}
 svg .end{text-anchor:end} svg .label{font-size:12.5px;fill:var(--ink)}
 svg .grid{stroke:var(--line)} svg .axis{stroke:var(--soft);stroke-width:1}
-svg .a{fill:var(--a)} svg .b{fill:var(--b);fill-opacity:.62} svg .c{fill:var(--c);fill-opacity:.62}
-.bars{display:grid;gap:3px 36px;grid-template-columns:repeat(auto-fill,minmax(420px,1fr))}
-.bar{display:grid;grid-template-columns:minmax(0,15em) 1fr 4.5em;gap:12px;align-items:center;
+svg .a{fill:var(--a)} svg .b{fill:var(--b)} svg .c{fill:var(--c)}
+.bars{columns:400px;column-gap:40px}
+.bar{break-inside:avoid;display:grid;grid-template-columns:minmax(0,15em) 1fr 4.5em;gap:12px;align-items:center;
 font-size:13.5px;min-width:0}
 .bar .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .bar .count{text-align:right;color:var(--soft)}
@@ -72,8 +72,8 @@ dialog::backdrop{background:rgba(10,10,12,.72)}
 .stage img{width:100%;height:auto;max-height:88vh;object-fit:contain}
 .stage .over{position:absolute;inset:0;height:100%;clip-path:inset(0 0 0 var(--x))}
 .stage::after{content:"";position:absolute;top:0;bottom:0;left:var(--x);width:1px;background:#fff;opacity:.8}
-.stage em{position:absolute;bottom:10px;font:12px/1 inherit;font-style:normal;color:#fff;background:rgba(0,0,0,.55);
-padding:5px 8px;border-radius:5px}
+.stage em{position:absolute;bottom:10px;font-size:12px;line-height:1;font-style:normal;color:#fff;
+background:rgba(0,0,0,.55);padding:5px 8px;border-radius:5px}
 .stage em:first-of-type{left:10px} .stage em:last-of-type{right:10px}
 .stage input{position:absolute;inset:0;width:100%;height:100%;margin:0;opacity:0;cursor:ew-resize}
 .about{padding:22px 26px;min-width:0}
@@ -84,7 +84,7 @@ padding:5px 8px;border-radius:5px}
 padding:2px 6px}
 footer{margin-top:72px;padding-top:16px;border-top:1px solid var(--line);color:var(--soft);font-size:13px}
 @media (max-width:860px){main{padding:32px 16px}.view{grid-template-columns:1fr}h1{font-size:30px}
-.charts,.bars{grid-template-columns:1fr}}
+.charts{grid-template-columns:1fr}}
 @media print{.pair{break-inside:avoid}body{background:#fff}}
 """
 
