@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,113 +26,119 @@ from .recipe import Recipe
 WINDOWS = (32, 64)  # and the kernel
 
 
+@dataclass(frozen=True)
+class LayerBlur:
+    """What the PSFs of one patch depend on."""
+
+    recipe: Recipe
+    lens: PoolLens
+    coc_px: Float[np.ndarray, " layers"]
+    depth_m: Float[np.ndarray, " layers"]
+    used: Bool[np.ndarray, " layers"]
+
+
 @dataclass
 class PatchPsfs:
-    """The PSFs of one patch, or why there are none."""
+    """The PSFs of one patch in their own windows, or why there are none."""
 
-    psfs: Float[np.ndarray, "layers bands size size"]
+    bands: Bands
+    kernel: int
+    psfs: dict[int, Float[np.ndarray, "bands size size"]] = field(default_factory=dict)
     refused: str = ""
     energy_outside: float = 0.0
     residual_waves: float = 0.0
     samples: int = 0
 
-    def told(self, plan: Plan, bands: Bands) -> dict[str, Any]:
+    def kernels(self, layers: int) -> Float[np.ndarray, "layers bands kernel kernel"]:
+        """For all layers; those without pixels get a point, through which nothing is seen."""
+        made = np.zeros((layers, len(self.bands.names), self.kernel, self.kernel), np.float32)
+        made[:, :, self.kernel // 2, self.kernel // 2] = 1.0
+        for layer, psf in self.psfs.items():
+            first = self.kernel // 2 - psf.shape[-1] // 2
+            inside = slice(first, first + psf.shape[-1])
+            made[layer] = 0.0
+            made[layer][:, inside, inside] = psf
+        return made
+
+    def told(self, plan: Plan) -> dict[str, Any]:
         """For the pair's record."""
         return {
             "kind": plan.psf.kind,
-            "bands": dict(zip(bands.names, map(list, bands.wavelengths_nm), strict=True)),
+            "bands": dict(zip(self.bands.names, map(list, self.bands.wavelengths_nm), strict=True)),
             "energy_outside": round(self.energy_outside, 6),
             "residual_waves": round(self.residual_waves, 6),
             "samples": self.samples,
-            "kernel_px": plan.patch.kernel,
+            "kernel_px": self.kernel,
         }
 
 
-def find_layer_psfs(
-    plan: Plan,
-    recipes: Sequence[Recipe],
-    lenses: Sequence[PoolLens],
-    coc_px: Float[np.ndarray, "patches layers"],
-    depth_m: Float[np.ndarray, "patches layers"],
-    used: Bool[np.ndarray, "patches layers"],
-    side: Side | None = None,
-) -> list[PatchPsfs]:
-    """For every patch the PSFs of its layers; layers without pixels get a point, which nothing is seen through."""
+def find_layer_psfs(plan: Plan, blurs: Sequence[LayerBlur], side: Side | None = None) -> list[PatchPsfs]:
+    """For every patch the PSFs of the layers that have pixels."""
     bands, kernel = photo_bands(plan.psf.bands), plan.patch.kernel
-    layers = coc_px.shape[1]
-    made = [PatchPsfs(np.zeros((layers, len(bands.names), kernel, kernel), np.float32)) for _ in recipes]
-    for patch in made:
-        patch.psfs[:, :, kernel // 2, kernel // 2] = 1.0
-    wanted = [(int(p), int(k)) for p, k in np.argwhere(used)]
+    made = [PatchPsfs(bands, kernel) for _ in blurs]
+    wanted = [(p, int(k)) for p, blur in enumerate(blurs) for k in np.flatnonzero(blur.used)]
     if plan.psf.kind != "lens":
         shape = gaussian if plan.psf.kind == "gaussian" else disk
         for p, k in wanted:
-            made[p].psfs[k] = shape(float(coc_px[p, k]), kernel)
+            one = shape(float(blurs[p].coc_px[k]), kernel).astype(np.float32)
+            made[p].psfs[k] = np.broadcast_to(one, (len(bands.names), kernel, kernel))
         return made
-    groups: dict[tuple[int, int | None], list[tuple[int, int]]] = {}
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for p, k in wanted:
-        groups.setdefault(_how(plan, float(coc_px[p, k])), []).append((p, k))
+        groups.setdefault(_how(plan, float(blurs[p].coc_px[k])), []).append((p, k))
     again: list[tuple[int, int]] = []
-    for (window, fine), pairs in sorted(groups.items(), key=str):
-        again += _compute(plan, recipes, lenses, depth_m, pairs, window, fine, bands, side, made)
+    for (window, fine), pairs in sorted(groups.items()):
+        again += _compute(plan, blurs, pairs, window, fine, side, made)
     if again:
-        _compute(
-            plan, recipes, lenses, depth_m, again, kernel, None if plan.psf.exact else SUPERSAMPLE, bands, side, made
-        )
+        _compute(plan, blurs, again, kernel, 0 if plan.psf.exact else SUPERSAMPLE, side, made)
     return made
 
 
-def _how(plan: Plan, coc: float) -> tuple[int, int | None]:
-    """Window and points per pixel (None: as many as it takes)."""
+def _how(plan: Plan, coc: float) -> tuple[int, int]:
+    """Window and points per pixel (0: as many as it takes)."""
     needed = window_for(coc)
     window = next((w for w in WINDOWS if needed <= w <= plan.patch.kernel), plan.patch.kernel)
-    return window, SUPERSAMPLE if abs(coc) >= LARGE_BLUR_PX and not plan.psf.exact else None
+    return window, SUPERSAMPLE if abs(coc) >= LARGE_BLUR_PX and not plan.psf.exact else 0
 
 
 def _compute(
     plan: Plan,
-    recipes: Sequence[Recipe],
-    lenses: Sequence[PoolLens],
-    depth_m: Float[np.ndarray, "patches layers"],
+    blurs: Sequence[LayerBlur],
     pairs: list[tuple[int, int]],
     window: int,
-    fine: int | None,
-    bands: Bands,
+    fine: int,
     side: Side | None,
     made: list[PatchPsfs],
 ) -> list[tuple[int, int]]:
     """Compute PSFs into `made`; returns those that need the whole kernel."""
-    kernel = plan.patch.kernel
+    chosen = [blurs[p] for p, _ in pairs]
     batch = psf_batch(
-        [lenses[p].lens for p, _ in pairs],
-        height_mm=[math.hypot(*recipes[p].field) * lenses[p].image_radius_mm for p, _ in pairs],
-        azimuth=[math.atan2(recipes[p].field[1], recipes[p].field[0]) for p, _ in pairs],
-        depth_mm=[float(depth_m[p, k]) * 1e3 for p, k in pairs],
-        focus_mm=[recipes[p].focus_m * 1e3 for p, _ in pairs],
-        pixel_um=[recipes[p].pixel_um for p, _ in pairs],
+        [b.lens.lens for b in chosen],
+        height_mm=[math.hypot(*b.recipe.field) * b.lens.image_radius_mm for b in chosen],
+        azimuth=[math.atan2(b.recipe.field[1], b.recipe.field[0]) for b in chosen],
+        depth_mm=[float(b.depth_m[k]) * 1e3 for b, (_, k) in zip(chosen, pairs, strict=True)],
+        focus_mm=[b.recipe.focus_m * 1e3 for b in chosen],
+        pixel_um=[b.recipe.pixel_um for b in chosen],
         size=window,
-        bands=bands,
-        supersample=fine,
+        bands=photo_bands(plan.psf.bands),
+        supersample=fine or None,
         fringe_px=None if plan.psf.exact else FRINGE_PX,
         side=side,
     )
     larger: list[tuple[int, int]] = []
-    first = kernel // 2 - window // 2
-    inside = slice(first, first + window)
     for (p, k), psf, report in zip(pairs, batch.psf, batch.reports, strict=True):
-        patch, recipe = made[p], recipes[p]
+        patch, lens = made[p], blurs[p].recipe.lens
         if report["status"] != "ok":
-            patch.refused = patch.refused or f"{recipe.lens}: {report['status']}"
+            patch.refused = patch.refused or f"{lens}: {report['status']}"
             continue
         spill = report["energy_outside"]
-        if spill > SPILL and window < kernel:
+        if spill > SPILL and window < plan.patch.kernel:
             larger.append((p, k))
             continue
         if spill > MOST_SPILL:
-            patch.refused = patch.refused or f"{recipe.lens}: {spill:.0%} of the light falls outside the kernel"
+            patch.refused = patch.refused or f"{lens}: {spill:.0%} of the light falls outside the kernel"
             continue
-        patch.psfs[k] = 0.0
-        patch.psfs[k][:, inside, inside] = psf
+        patch.psfs[k] = psf
         patch.energy_outside = max(patch.energy_outside, spill)
         patch.residual_waves = max(patch.residual_waves, report["residual_waves"])
         patch.samples = max(patch.samples, report["samples"])

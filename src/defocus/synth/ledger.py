@@ -19,7 +19,7 @@ from .recipe import Outcome
 
 NAME = "ledger.sqlite"
 FORMAT = 1
-STATUSES = ("drawn", "done", "rejected", "failed")
+STATUSES = ("drawn", "spare", "done", "rejected", "failed")
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -127,9 +127,18 @@ class Ledger:
             )
             self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?)", (task, json.dumps(seconds or {})))
 
-    def forget_failed(self) -> None:
-        """Failures may have a cause that is gone by now, such as a drive that was not there: they are tried again."""
+    def set_aside(self, split: str) -> None:
+        """Candidates that a complete split did not need are spare."""
         with self._db:
+            self._db.execute("UPDATE items SET status = 'spare' WHERE split = ? AND status = 'drawn'", (split,))
+
+    def reopen(self) -> None:
+        """Before a run goes on: spare candidates count again, and failures are tried again.
+
+        Failures may have a cause that is gone by now, such as a drive that was not there.
+        """
+        with self._db:
+            self._db.execute("UPDATE items SET status = 'drawn' WHERE status = 'spare'")
             self._db.execute(
                 "UPDATE items SET status = 'drawn', reason = '' WHERE status = 'failed' AND record IS NOT NULL"
             )

@@ -33,10 +33,9 @@ from ..photo import (
 from ..photo import synthesise_saturation as brighten
 from ..psf.compute import Side
 from ..render.composite import render_layers
-from ..render.photograph import photo_bands
 from ..scene.layers import Layers, quantise
 from .candidates import place_arrays
-from .layer_psfs import PatchPsfs, find_layer_psfs
+from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs
 from .lens_pool import PoolLens
 from .patches import cut_patch
 from .plan import Plan
@@ -85,41 +84,52 @@ def make_pairs(
     watch = watch or Stopwatch()
     for recipe in recipes:
         _require_same(recipe, sharps[recipe.source], lenses[recipe.lens])
-    at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
+    batches = _batched(plan, recipes, sharps, lenses)
+    known = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
+    wanted = [
+        LayerBlur(recipe, lenses[recipe.lens], coc[i], depth[i], used[i])
+        for batch, (coc, depth, used) in zip(batches, known, strict=True)
+        for i, recipe in enumerate(batch.recipes)
+    ]
+    watch.lap("patches")
+    sides: dict[Role, Side | None] = {"blurred": None}
+    if plan.sensor.dual_pixel:
+        sides |= {"left": "left", "right": "right"}
+    # The PSFs of all patches together: the more there are, the fuller their batches.
+    psfs = {role: find_layer_psfs(plan, wanted, side) for role, side in sides.items()}
+    watch.lap("psfs")
     made: dict[str, Made] = {}
+    first = 0
+    for batch in batches:
+        rows = range(first, first + len(batch.recipes))
+        first += len(batch.recipes)
+        own = {role: found[rows.start : rows.stop] for role, found in psfs.items()}
+        pictures = _expose(plan, batch, own)
+        for number, blur in enumerate(wanted[rows.start : rows.stop]):
+            recipe = blur.recipe
+            refused = next((found[number].refused for found in own.values() if found[number].refused), "")
+            one = Made(recipe, refused=refused)
+            if not refused:
+                one.pictures = {role: array[number] for role, array in pictures.items()}
+                one.record = _record(plan, blur, sharps[recipe.source], own["blurred"][number])
+            made[recipe.id] = one
+    watch.lap("render")
+    return [made[r.id] for r in recipes]
+
+
+def _batched(
+    plan: Plan, recipes: Sequence[Recipe], sharps: dict[str, Sharp], lenses: dict[str, PoolLens]
+) -> list[_Batch]:
+    """Recipes with room for equally many layers together."""
+    at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
+    batches = []
     for room in sorted({r.layers for r in recipes}):
         group = [r for r in recipes if r.layers == room]
-        cut = [
+        batches += [
             _prepare(plan, group[start : start + at_once], room, sharps, lenses, at_once)
             for start in range(0, len(group), at_once)
         ]
-        small = jax.device_get([(c.layers.coc_px, c.layers.depth_m, c.layers.used) for c in cut])
-        coc, depth, used = (np.concatenate(parts)[: len(group)] for parts in zip(*small, strict=True))
-        watch.lap("patches")
-        chosen = [lenses[r.lens] for r in group]
-        sides: dict[Role, Side | None] = {"blurred": None}
-        if plan.sensor.dual_pixel:
-            sides |= {"left": "left", "right": "right"}
-        psfs = {role: find_layer_psfs(plan, group, chosen, coc, depth, used, side) for role, side in sides.items()}
-        watch.lap("psfs")
-        for number, batch in enumerate(cut):
-            start = number * at_once
-            rows = range(start, min(start + at_once, len(group)))
-            pictures = _expose(
-                plan, batch, [group[i] for i in rows], {r: [p[i] for i in rows] for r, p in psfs.items()}
-            )
-            for i in rows:
-                told = {role: psfs[role][i].refused for role in psfs}
-                refused = next((text for text in told.values() if text), "")
-                one = Made(group[i], refused=refused)
-                if not refused:
-                    one.pictures = {role: array[i - start] for role, array in pictures.items()}
-                    one.record = _record(
-                        plan, group[i], sharps[group[i].source], psfs["blurred"][i], coc[i], depth[i], used[i]
-                    )
-                made[group[i].id] = one
-        watch.lap("render")
-    return [made[r.id] for r in recipes]
+    return batches
 
 
 def _require_same(recipe: Recipe, sharp: Sharp, lens: PoolLens) -> None:
@@ -133,11 +143,15 @@ def _require_same(recipe: Recipe, sharp: Sharp, lens: PoolLens) -> None:
 class _Batch:
     """Patches on the device, padded to a full batch."""
 
+    recipes: Sequence[Recipe]
     linear: Float[Array, "batch rows cols 3"]
     coc: Float[Array, "batch rows cols"]
     layers: Layers
     colour: SensorColour
-    padding: int
+
+    @property
+    def padding(self) -> int:
+        return self.linear.shape[0] - len(self.recipes)
 
 
 def _prepare(
@@ -166,7 +180,7 @@ def _prepare(
         room=room, step=plan.depth.step_px, single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
     )  # fmt: skip
     colour = stack_colours([sharps[r.source].colour for r in padded])
-    return _Batch(linear, coc, layers, colour, at_once - len(recipes))
+    return _Batch(recipes, linear, coc, layers, colour)
 
 
 def patch_of(
@@ -211,16 +225,18 @@ def _layered(
 
 
 def _expose(
-    plan: Plan, batch: _Batch, recipes: Sequence[Recipe], psfs: dict[Role, list[PatchPsfs]]
+    plan: Plan, batch: _Batch, psfs: dict[Role, list[PatchPsfs]]
 ) -> dict[Role, UInt[np.ndarray, "batch rows cols 3"]]:
     """The pictures of one batch: through the lens and the sensor, and past the lens."""
-    again = [0] * batch.padding
-    shot, read = (np.array([r.noise[k] for r in recipes] + [0.0] * batch.padding, np.float32) for k in (0, 1))
-    seeds = np.array([r.seed for r in recipes] + again, np.uint32)
+    recipes = [*batch.recipes, *[batch.recipes[-1]] * batch.padding]
+    shot, read = (np.array([r.noise[k] for r in recipes], np.float32) for k in (0, 1))
+    seeds = np.array([r.seed for r in recipes], np.uint32)
     options = {"isp": plan.sensor.isp, "bits": plan.output.bits}
+    layers = batch.layers.coc_px.shape[-1]
     out: dict[Role, Any] = {}
     for number, (role, patches) in enumerate(psfs.items()):
-        kernels = np.stack([p.psfs for p in patches] + [patches[-1].psfs] * batch.padding)
+        kernels = np.stack([p.kernels(layers) for p in patches])
+        kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], (batch.padding, *kernels.shape[1:]))])
         out[role] = _blurred(
             batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, Noise(shot, read),
             seeds, number, **options,
@@ -276,20 +292,12 @@ def _whole(display: Float[Array, "rows cols 3"], bits: int) -> Array:
     return jnp.round(jnp.clip(display, 0.0, 1.0) * top).astype(jnp.uint8 if bits == 8 else jnp.uint16)
 
 
-def _record(
-    plan: Plan,
-    recipe: Recipe,
-    sharp: Sharp,
-    psfs: PatchPsfs,
-    coc: Float[np.ndarray, " layers"],
-    depth: Float[np.ndarray, " layers"],
-    used: np.ndarray,
-) -> dict[str, Any]:
-    return recipe.to_json() | {
+def _record(plan: Plan, blur: LayerBlur, sharp: Sharp, psfs: PatchPsfs) -> dict[str, Any]:
+    return blur.recipe.to_json() | {
         "source_kind": sharp.kind,
-        "psf": psfs.told(plan, photo_bands(plan.psf.bands)),
-        "layer_depth_m": [float(f"{v:.6g}") for v in depth[used]],
-        "layer_coc_px": [round(float(v), 4) for v in coc[used]],
+        "psf": psfs.told(plan),
+        "layer_depth_m": [float(f"{v:.6g}") for v in blur.depth_m[blur.used]],
+        "layer_coc_px": [round(float(v), 4) for v in blur.coc_px[blur.used]],
         "notes": list(sharp.notes),
     }
 

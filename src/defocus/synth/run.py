@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from .. import __version__
@@ -29,7 +30,7 @@ from .sources import SourceName, find_sources
 from .work import Job, Result, Task
 
 DRAWN_AT_ONCE = 128  # candidates of one task at most
-MADE_AT_ONCE = 64
+MADE_AT_ONCE = {"cpu": 8, "gpu": 128}  # pairs of one task: a GPU wants many PSFs together; bytes do not depend on it
 
 
 class Engine(Protocol):
@@ -114,7 +115,7 @@ def run_plan(
         job = Job(plan, str(folder), lenses, {s.name: s for group in sources.values() for s in group})
         started = time.time()
         number = ledger.start_run(started, engine.name, engine.workers, engine.device())
-        ledger.forget_failed()
+        ledger.reopen()
         progress.candidates = sum(plan.candidates(split) for split in plan.splits)
         progress.wanted = sum(plan.split(split).pairs for split in plan.splits)
         try:
@@ -124,6 +125,9 @@ def run_plan(
             ledger.end_run(number, time.time(), progress.made_now, progress.seconds)
         progress.stage = "writing the metadata"
         tell(progress)
+        for split in plan.splits:
+            if ledger.counts(split).get("done", 0) >= plan.split(split).pairs:
+                ledger.set_aside(split)
         finish_folder(plan, store, ledger)
         return _summary(plan, ledger, time.time() - started, limited)
 
@@ -197,8 +201,9 @@ def _make_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) 
     numbers = {record["id"] for record, status in drawn if status == "drawn"}
     todo = sorted((r for r in chosen[:wanted] if r["id"] in numbers), key=lambda r: r["index"])
     todo = todo if room is None else todo[:room]
-    for start in range(0, len(todo), MADE_AT_ONCE):
-        part = todo[start : start + MADE_AT_ONCE]
+    at_once = MADE_AT_ONCE["cpu" if jax.default_backend() == "cpu" else "gpu"]
+    for start in range(0, len(todo), at_once):
+        part = todo[start : start + at_once]
         yield _make_task(f"make/{split}/{part[0]['index']}", split, part, None)
 
 

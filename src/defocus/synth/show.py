@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import DatasetError
 from .folder import open_folder
-from .layer_psfs import find_layer_psfs
+from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of
 from .pictures import png_bytes
@@ -74,12 +74,12 @@ def _shown(
 ) -> Shown:
     linear, depth, coc, layers = patch_of(plan, recipe, sharp, lens)
     used = np.asarray(layers.used)
-    psfs = find_layer_psfs(
-        plan, [recipe], [lens], np.asarray(layers.coc_px)[None], np.asarray(layers.depth_m)[None], used[None]
-    )[0].psfs
+    coc_of, depth_of = np.asarray(layers.coc_px), np.asarray(layers.depth_m)
+    found = find_layer_psfs(plan, [LayerBlur(recipe, lens, coc_of, depth_of, used)])[0]
+    psfs = found.kernels(len(used))
     return Shown(
         record, made, files, not differing, differing, linear, depth, np.asarray(layers.position), coc,
-        np.asarray(layers.coc_px)[used], np.asarray(layers.depth_m)[used], psfs[used],
+        coc_of[used], depth_of[used], psfs[used],
     )  # fmt: skip
 
 

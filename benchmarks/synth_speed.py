@@ -1,0 +1,191 @@
+"""Throughput of `defocus synth run` at the paper's settings: pairs per second, where the time goes, memory.
+
+    python benchmarks/synth_speed.py OUT_FOLDER [--pairs N] [--workers N] [--images N] [--lenses FOLDER]
+
+Photographs are procedural scenes of 1680 × 1120 pixels, written as PNG with depth before the clock starts. Writes
+synth_speed_gpu.json and .md, or synth_speed_cpu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import multiprocessing
+import os
+import pstats
+import resource
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from machine import machine
+
+SIZE = (1680, 1120)
+
+
+def make_photograph(job: tuple[str, int, Path]) -> None:
+    import numpy as np
+
+    from defocus.photo import write_picture
+    from defocus.scene.procedural import make_scene
+
+    name, seed, folder = job
+    made = make_scene(name, SIZE, seed).picture(samples=4)
+    light = np.clip(made.linear, 0.0, 1.0)
+    display = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    write_picture(folder / f"{name}_{seed}.png", display)
+    np.savez_compressed(folder / f"{name}_{seed}.npz", depth_m=made.depth_m.astype(np.float32))
+
+
+def photographs(folder: Path, count: int) -> None:
+    from defocus.scene.procedural import SCENES
+
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = [(SCENES[k % len(SCENES)], 100 + k, folder) for k in range(count)]
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+        pool.map(make_photograph, jobs, chunksize=1)
+
+
+class Memory(threading.Thread):
+    """Resident memory of this process and of its workers, every second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[tuple[float, float]] = []
+        self.start()
+
+    def run(self) -> None:
+        begin = time.monotonic()
+        while True:
+            self.seen.append((time.monotonic() - begin, _resident_gb()))
+            time.sleep(1.0)
+
+
+def _resident_gb() -> float:
+    """Of all processes of our group, from /proc."""
+    group, total = os.getpgrp(), 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.getpgid(int(entry.name)) == group:
+                    total += int((entry / "statm").read_text().split()[1])
+            except (OSError, ProcessLookupError, ValueError):
+                continue
+    return total * resource.getpagesize() / 1e9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pairs", type=int, default=2000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--lenses", type=Path)
+    parser.add_argument("--profile", type=Path, help="where to write a profile of this process")
+    parser.add_argument("--plan", default="{}", help="JSON that replaces parts of the plan")
+    given = parser.parse_args()
+    if given.workers > 1:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with tempfile.TemporaryDirectory() as scratch:
+        start = time.perf_counter()
+        photographs(Path(scratch) / "photos", given.images)
+        print(f"{given.images} photographs in {time.perf_counter() - start:.1f} s", flush=True)
+        measure(given, Path(scratch))
+
+
+def measure(given: argparse.Namespace, scratch: Path) -> None:
+    import jax
+
+    from defocus.synth.engines.local import LocalEngine
+    from defocus.synth.plan import make_plan
+    from defocus.synth.run import Progress, run_plan
+
+    plan = {
+        "sources": [{"kind": "rgb", "folder": str(scratch / "photos")}],
+        "lenses": {"folders": [str(given.lenses)] if given.lenses else []},
+        "train": {"pairs": given.pairs},
+        "validation": {"pairs": 0},
+        "test": {"pairs": 0},
+    }
+    memory, lines = Memory(), [0.0]
+    stages: dict[str, float] = {}
+    marks: list[tuple[float, int]] = []
+
+    def watch(progress: Progress) -> None:
+        now = time.perf_counter() - start
+        stages.setdefault(progress.stage, now)
+        marks.append((now, progress.made_now))
+        if now - lines[0] > 10.0:
+            lines[0] = now
+            told = f"{progress.drawn} drawn, {progress.done} done, {progress.rate:.1f}/s, {progress.rejected} rejected"
+            print(f"{now:.0f} s: {progress.stage}, {told}, {_resident_gb():.1f} GB", flush=True)
+
+    seconds: dict[str, float] = {}
+
+    def keep(progress: Progress) -> None:
+        seconds.update(progress.seconds)
+        watch(progress)
+
+    profile = cProfile.Profile() if given.profile else None
+    start = time.perf_counter()
+    if profile:
+        profile.enable()
+    summary = run_plan(
+        make_plan(plan | json.loads(given.plan)), scratch / "out", LocalEngine(given.workers), watch=keep
+    )
+    wall = time.perf_counter() - start
+    if profile:
+        profile.disable()
+        with given.profile.open("w") as file:
+            pstats.Stats(profile, stream=file).sort_stats("tottime").print_stats(45)
+            pstats.Stats(profile, stream=file).sort_stats("cumulative").print_stats(70)
+    half = [m for m in marks if m[1] >= summary.pairs["train"] / 2]
+    steady = (half[-1][1] - half[0][1]) / max(half[-1][0] - half[0][0], 1e-9) if len(half) > 1 else 0.0
+    peak = [round(gb, 2) for _, gb in memory.seen[:: max(1, len(memory.seen) // 24)]]
+    result = {
+        "machine": machine(), "device": jax.devices()[0].device_kind, "jax": jax.__version__, "workers": given.workers,
+        "pairs": summary.pairs["train"], "rejected": summary.rejected, "failed": summary.failed, "images": given.images,
+        "wall_s": round(wall, 1), "pairs_per_s_all": round(summary.pairs["train"] / wall, 2),
+        "pairs_per_s_second_half": round(steady, 2),
+        "stage_begins_s": {k: round(v, 1) for k, v in stages.items()},
+        "seconds_by_stage": {k: round(v, 1) for k, v in seconds.items()}, "resident_gb": peak,
+        "plan": given.plan,
+    }  # fmt: skip
+    where = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / f"synth_speed_{where}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (given.out / f"synth_speed_{where}.md").write_text(markdown(result))
+    print(markdown(result))
+
+
+def markdown(result: dict[str, object]) -> str:
+    seconds = result["seconds_by_stage"]
+    assert isinstance(seconds, dict)
+    lines = [
+        f"# Throughput of `defocus synth run` ({result['device']})",
+        "",
+        f"{result['machine']}; jax {result['jax']}; {result['workers']} worker(s); {result['pairs']} pairs of 384 × "
+        f"384 pixels at the paper's settings from {result['images']} photographs of 1680 × 1120; {result['rejected']} "
+        f"candidates rejected, {result['failed']} failed. Changed in the plan: `{result['plan']}`.",
+        "",
+        "| | |",
+        "| --- | --- |",
+        f"| whole run, surveying and compiling included | {result['wall_s']} s, {result['pairs_per_s_all']} pairs/s |",
+        f"| second half of the pairs | {result['pairs_per_s_second_half']} pairs/s |",
+        f"| stages began at (s) | {result['stage_begins_s']} |",
+        f"| resident memory over the run (GB) | {result['resident_gb']} |",
+        "",
+        "Seconds by stage, summed over workers (encode and write run beside the others):",
+        "",
+        "| stage | seconds | ms per pair |",
+        "| --- | --- | --- |",
+    ]
+    pairs = max(int(str(result["pairs"])), 1)
+    lines += [f"| {name} | {value} | {1e3 * value / pairs:.1f} |" for name, value in seconds.items()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
