@@ -117,9 +117,10 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
         now = time.perf_counter() - start
         stages.setdefault(progress.stage, now)
         marks.append((now, progress.made_now))
-        if now - lines[0] > 10.0:
+        if now - lines[0] > 10.0 or progress.made_now:
             lines[0] = now
             told = f"{progress.drawn} drawn, {progress.done} done, {progress.rate:.1f}/s, {progress.rejected} rejected"
+            told += f" {dict((k, round(v, 1)) for k, v in progress.seconds.items())}"
             print(f"{now:.0f} s: {progress.stage}, {told}, {_resident_gb():.1f} GB", flush=True)
 
     seconds: dict[str, float] = {}

@@ -30,7 +30,15 @@ from ..optics.system import System, group_by_bucket, pack, padded_indices
 from ..optics.wavefront import AMPLITUDES, FORMS, Amplitude, Clipping, Form, Wavefront, find_wavefront
 from .propagate import Intensity, Kernel, intensity_batch
 from .pupil_function import Spectrum, turn
-from .sampling import MOST_SAMPLES, bucket, needed_samples, needed_supersampling, paper_bound, supersampling_bucket
+from .sampling import (
+    MOST_SAMPLES,
+    SAMPLE_BUCKETS,
+    bucket,
+    needed_samples,
+    needed_supersampling,
+    paper_bound,
+    supersampling_bucket,
+)
 from .spectrum import Bands, parse_bands
 
 REQUESTS_AT_ONCE = 1024  # of one propagation stage: their wavefronts wait together, so that its batches are full
@@ -66,7 +74,8 @@ class Choices:
     `form`, `amplitude` and `clipping` are those of `optics.wavefront`; `sampling` the number of samples across the
     pupil: from the traced rays, the paper's 2 N_inf, or a number; `supersample` the points per pixel and axis, by
     default 5, and as many more as a sharp PSF on large pixels takes. `side` keeps the light of half the lens.
-    `fringe_px` is for pixels much larger than what diffraction does: see `_coarser`.
+    `fringe_px` is for pixels much larger than what diffraction does: see `_coarser`. Fewer `sample_sizes` compile fewer
+    programs, and pad more.
     """
 
     by: FieldBy = "image_height"
@@ -77,6 +86,7 @@ class Choices:
     sampling: Literal["rays", "paper"] | int = "rays"
     supersample: int | None = None
     fringe_px: float | None = None
+    sample_sizes: tuple[int, ...] = SAMPLE_BUCKETS
     kernel: Kernel = "matrix"
     double: bool = False
 
@@ -402,8 +412,10 @@ def _samples(known: Wavefronts, chosen: Choices) -> np.ndarray:
         return np.full(known.needed.shape, chosen.sampling)
     if chosen.sampling == "paper":
         bound = np.broadcast_to(2.0 * known.bound[:, None], known.needed.shape)
-        return np.vectorize(bucket, otypes=[int])(np.nan_to_num(bound, nan=0.0, posinf=1e9))
-    return np.vectorize(bucket, otypes=[int])(np.nan_to_num(known.needed, nan=0.0, posinf=1e9))
+    else:
+        bound = known.needed
+    sized = partial(bucket, sizes=chosen.sample_sizes)
+    return np.vectorize(sized, otypes=[int])(np.nan_to_num(bound, nan=0.0, posinf=1e9))
 
 
 def _finest(known: Wavefronts, chosen: Choices) -> np.ndarray:

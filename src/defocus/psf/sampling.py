@@ -76,10 +76,10 @@ def supersampling_bucket(wanted: float) -> int:
     return next((size for size in SUPERSAMPLE_BUCKETS if size >= wanted), SUPERSAMPLE_BUCKETS[-1])
 
 
-def bucket(samples: float) -> int:
+def bucket(samples: float, sizes: tuple[int, ...] = SAMPLE_BUCKETS) -> int:
     """The smallest size in use that holds `samples`; sizes past the table grow by 1024."""
     wanted = max(float(samples), FEWEST)
-    for size in SAMPLE_BUCKETS:
+    for size in sizes:
         if size >= wanted:
             return size
     return int(np.ceil(wanted / 1024.0) * 1024)

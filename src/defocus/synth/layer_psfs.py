@@ -1,7 +1,7 @@
 """The PSFs of many patches at once: one for each layer that has pixels, lenses and patches mixed in full batches.
 
-A PSF is computed in the smallest of three windows that should hold it and set into the plan's kernel; where light
-leaves the window, in the kernel itself. One that does not fit there either, or that the lens refuses, rejects its pair.
+A PSF is computed in the smallest of a few windows that should hold it and set into the plan's kernel; where light
+leaves the window, in a larger one. One that the kernel does not hold, or that the lens refuses, rejects its pair.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from jaxtyping import Bool, Float
 from ..psf.baselines import disk, gaussian
 from ..psf.compute import Side, psf_batch
 from ..psf.spectrum import Bands
-from ..render.node_psfs import FRINGE_PX, LARGE_BLUR_PX, MOST_SPILL, SPILL, SUPERSAMPLE, window_for
+from ..render.node_psfs import FRINGE_PX, MOST_SPILL, SPILL, window_for
 from ..render.photograph import photo_bands
 from .lens_pool import PoolLens
 from .plan import Plan
 from .recipe import Recipe
 
-WINDOWS = (32, 64)  # and the kernel
+# Windows, and points per pixel and axis in each; the kernel itself comes last. Small windows hold sharp PSFs, whose
+# core is finer than a pixel; the fringes of large blurs are faint. Few shapes: each of them compiles.
+WINDOWS = {16: 25, 32: 9, 64: 9, 96: 5}
+KERNEL_POINTS = 5  # the paper's
+SAMPLES = (512, 1024, 1536, 2048, 3072, 4096)
 
 
 @dataclass(frozen=True)
@@ -83,22 +87,24 @@ def find_layer_psfs(plan: Plan, blurs: Sequence[LayerBlur], side: Side | None = 
             one = shape(float(blurs[p].coc_px[k]), kernel).astype(np.float32)
             made[p].psfs[k] = np.broadcast_to(one, (len(bands.names), kernel, kernel))
         return made
-    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    groups: dict[int, list[tuple[int, int]]] = {}
     for p, k in wanted:
-        groups.setdefault(_how(plan, float(blurs[p].coc_px[k])), []).append((p, k))
-    again: list[tuple[int, int]] = []
-    for (window, fine), pairs in sorted(groups.items()):
-        again += _compute(plan, blurs, pairs, window, fine, side, made)
-    if again:
-        _compute(plan, blurs, again, kernel, 0 if plan.psf.exact else SUPERSAMPLE, side, made)
+        groups.setdefault(_window(plan, float(blurs[p].coc_px[k])), []).append((p, k))
+    for window in (*WINDOWS, kernel):
+        if window in groups:
+            larger = _compute(plan, blurs, groups.pop(window), window, side, made)
+            groups.setdefault(_next_window(plan, window), []).extend(larger)
     return made
 
 
-def _how(plan: Plan, coc: float) -> tuple[int, int]:
-    """Window and points per pixel (0: as many as it takes)."""
+def _window(plan: Plan, coc: float) -> int:
     needed = window_for(coc)
-    window = next((w for w in WINDOWS if needed <= w <= plan.patch.kernel), plan.patch.kernel)
-    return window, SUPERSAMPLE if abs(coc) >= LARGE_BLUR_PX and not plan.psf.exact else 0
+    return next((w for w in WINDOWS if needed <= w < plan.patch.kernel), plan.patch.kernel)
+
+
+def _next_window(plan: Plan, window: int) -> int:
+    """At least twice as large, or the kernel."""
+    return next((w for w in WINDOWS if 2 * window <= w < plan.patch.kernel), plan.patch.kernel)
 
 
 def _compute(
@@ -106,11 +112,12 @@ def _compute(
     blurs: Sequence[LayerBlur],
     pairs: list[tuple[int, int]],
     window: int,
-    fine: int,
     side: Side | None,
     made: list[PatchPsfs],
 ) -> list[tuple[int, int]]:
-    """Compute PSFs into `made`; returns those that need the whole kernel."""
+    """Compute PSFs into `made`; returns those that need a larger window."""
+    if not pairs:
+        return []
     chosen = [blurs[p] for p, _ in pairs]
     batch = psf_batch(
         [b.lens.lens for b in chosen],
@@ -121,7 +128,8 @@ def _compute(
         pixel_um=[b.recipe.pixel_um for b in chosen],
         size=window,
         bands=photo_bands(plan.psf.bands),
-        supersample=fine or None,
+        supersample=WINDOWS.get(window, KERNEL_POINTS),
+        sample_sizes=SAMPLES,
         fringe_px=None if plan.psf.exact else FRINGE_PX,
         side=side,
     )
