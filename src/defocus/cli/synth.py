@@ -100,17 +100,23 @@ def show(
     record: bool = typer.Option(False, "--json", help="Print the pair's metadata."),
 ) -> None:
     """Make one pair again from its metadata alone, compare it bit for bit, draw its PSFs, layers and depth."""
-    from ..draw import check_figure_path
+    from ..draw import check_figure_path, save
     from ..draw.synth_pair import draw_pair
     from ..synth.show import show_pair
 
     file = out or Path(f"{pair}.png")
     check_figure_path(file)
     shown = show_pair(folder, pair)
-    draw_pair(shown, file)
+    verdict = "the same bytes" if shown.same else f"{', '.join(shown.differing)} DIFFER"
+    figure = draw_pair(
+        shown.record, shown.made.pictures, depth_m=shown.depth_m, coc_px=shown.coc_px,
+        layer_depth_m=shown.layer_depth_m, layer_coc_px=shown.layer_coc_px, psfs=shown.psfs,
+        verdict=f"made again: {verdict}",
+    )  # fmt: skip
+    save(figure, file)
     if record:
         typer.echo(json.dumps(shown.record, indent=1))
-    typer.echo(f"wrote {file}; " + ("the same bytes" if shown.same else f"{', '.join(shown.differing)} DIFFER"))
+    typer.echo(f"wrote {file}; {verdict}")
     if not shown.same:
         raise typer.Exit(1)
 

@@ -149,7 +149,7 @@ def image_position(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#
     return lens.back_focal_distance + _newton_product(lens) / from_focus
 
 
-def _newton_product(lens: FirstOrder) -> Float[Array, "*batch"]:
+def _newton_product(lens: FirstOrder) -> Float[Any, "*batch"]:
     """−f f' in mm², positive."""
     return lens.focal_length**2 * lens.object_index / lens.image_index
 

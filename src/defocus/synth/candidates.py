@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import DefocusError
 from . import focus as focusing
 from .draws import generator, seed_for
-from .lens_pool import LensTable, PoolLens, coc_px, pixel_um, safe_lenses
+from .lens_pool import LensTable, PoolLens, coc_px, largest_coc_px, pixel_um, safe_lenses
 from .patches import Measured, Place, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName
 from .recipe import Outcome, Recipe
@@ -199,16 +199,17 @@ def _lens_and_focus(
     """A safe lens and a focus distance; with wanted blur levels, of many proposals the one nearest to the level."""
     random = generator(*name, "lens")
 
-    def propose() -> tuple[PoolLens, float]:
-        lens = choice.lenses[int(random.choice(safe))]
-        return lens, focusing.draw_focus(places, plan.focus, random)
+    def propose() -> tuple[int, float]:
+        return int(random.choice(safe)), focusing.draw_focus(places, plan.focus, random)
 
     if not plan.blur.levels_px:
-        return propose()
+        row, distance = propose()
+        return choice.lenses[row], distance
     weights = np.array(plan.blur.weights) / sum(plan.blur.weights)
     level = int(generator(*name, "blur").choice(len(weights), p=weights))
     low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
     wanted = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
-    proposals = [propose() for _ in range(plan.blur.proposals)]
-    largest = [float(np.abs(coc_px(lens, diagonal_px, np.array(depths), at)).max()) for lens, at in proposals]
-    return proposals[int(np.argmin(np.abs(np.array(largest) - wanted)))]
+    rows, distances = map(np.array, zip(*(propose() for _ in range(plan.blur.proposals)), strict=True))
+    largest = largest_coc_px(choice.table, rows, diagonal_px, _layer_depths(plan, depths), distances)
+    best = int(np.argmin(np.abs(largest - wanted)))
+    return choice.lenses[int(rows[best])], float(distances[best])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DefocusError
+from ..errors import DefocusError, PlanError
 from .lens_pool import LensPool, find_lenses
 from .plan import Plan, SplitName
 from .sources import SourceName, find_sources, missing_depths, read_source
@@ -42,9 +42,16 @@ def preview_plan(
     problems = [f"{name}: no depth file" for name in missing_depths(plan)]
     files = [s for group in sources.values() for s in group if s.photo is not None]
     if read:
+        unread: dict[str, str] = {}
         for number, source in enumerate(files):
             tell("reading photographs", number / len(files))
-            problems += _problem(source, plan)
+            unread |= _problem(source, plan)
+        problems += unread.values()
+        for split, group in sources.items():
+            if all(source.name in unread for source in group):
+                raise PlanError(
+                    f"{split}: none of its {len(group)} photographs can be read, the first: {unread[group[0].name]}"
+                )
     lenses: LensPool = find_lenses(plan, lambda done, total: tell("surveying lenses", done / total))
     roles = 4 if plan.sensor.dual_pixel else 2
     pairs = {split: plan.split(split).pairs for split in plan.splits}
@@ -61,12 +68,13 @@ def preview_plan(
     )
 
 
-def _problem(source: SourceName, plan: Plan) -> list[str]:
+def _problem(source: SourceName, plan: Plan) -> dict[str, str]:
+    """Why it cannot be read, by its name; nothing if it can."""
     try:
         read_source(source, plan)
     except DefocusError as error:
-        return [str(error)]
-    return []
+        return {source.name: str(error)}
+    return {}
 
 
 def _free(folder: Path) -> int:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from ..errors import DefocusError, PlanError
 from ..lens import list_lenses, load_lens
@@ -33,6 +35,7 @@ from ..survey.run import lens_files
 from .draws import generator
 from .plan import SPLITS, Plan, SplitName
 
+_first_order = eqx.filter_jit(first_order)  # compiled once for each bucket of lenses
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
 
 
@@ -77,11 +80,21 @@ def find_lenses(plan: Plan, progress: Callable[[int, int], None] | None = None) 
         first = "; ".join(f"{name}: {why}" for name, why in rejected[:3])
         raise PlanError(f"lenses: all {len(rejected)} were rejected, the first: {first}")
     pool: dict[str, PoolLens] = {}
+    known: dict[str, str] = {}
     for name, lens in kept.items():
+        # A copy under another name could come into another split.
+        first = known.setdefault(_numbers(lens), name)
+        if first.partition("@")[0] != name.partition("@")[0]:
+            rejected.append((name, f"the same prescription as {first}"))
+            continue
         try:
             pool[name] = _measured(name, lens)
         except DefocusError as error:
             rejected.append((name, str(error)))
+    if not pool:
+        raise PlanError(
+            f"lenses: all {len(rejected)} were rejected, the first: {'; '.join(map(': '.join, rejected[:3]))}"
+        )
     return LensPool(pool, tuple(rejected), _divided(plan, sorted(pool)))
 
 
@@ -97,6 +110,11 @@ def load_pool_lens(plan: Plan, name: str) -> PoolLens:
 def lens_hash(lens: Lens) -> str:
     """Of the prescription's numbers, not of the file that they came from."""
     return hashlib.sha256(repr(replace(lens, notes=(), source="")).encode()).hexdigest()
+
+
+def _numbers(lens: Lens) -> str:
+    """The prescription without what it is called."""
+    return repr(replace(lens, name="", patent="", image_format="", notes=(), source=""))
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,19 @@ def coc_px(
     return radius / (pixel_um(lens, diagonal_px) * 1e-3)
 
 
+def largest_coc_px(
+    table: LensTable,
+    rows: Int[np.ndarray, " n"],
+    diagonal_px: float,
+    depth_m: tuple[float, float],
+    focus_m: Float[np.ndarray, " n"],
+) -> Float[np.ndarray, " n"]:
+    """The largest blur radius over a patch, for pairs of a lens (its row in the table) and a focus distance."""
+    data = jax.tree.map(lambda leaf: leaf[rows], table.data)
+    radius, _ = _blur_and_samples(data, np.array(depth_m)[:, None] * 1e3, focus_m[None] * 1e3)
+    return np.abs(radius).max(0) / (2.0 * table.image_radius_mm[rows] / diagonal_px)
+
+
 def pixel_um(lens: PoolLens, diagonal_px: float) -> float:
     """Pitch at which the whole photograph fills the image circle."""
     return 2e3 * lens.image_radius_mm / diagonal_px
@@ -172,8 +203,17 @@ def _wanted(plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
             name = path.relative_to(folder).as_posix()
             asked += _of_file(name, path, plan)
     if plan.lenses.only:
-        asked = [(n, f) for n, f in asked if any(fnmatch.fnmatch(n, pattern) for pattern in plan.lenses.only)]
+        asked = [(n, f) for n, f in asked if any(_fits(n, pattern) for pattern in plan.lenses.only)]
+    counts = Counter(name for name, _ in asked)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise PlanError(f"lenses: {twice[0]} is there twice: rename one, or take one of the folders away")
     return asked
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """With its state or without."""
+    return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name.partition("@")[0], pattern)
 
 
 def _of_file(name: str, path: Path, plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
@@ -223,7 +263,7 @@ def _surveyed(
 
 def _measured(name: str, lens: Lens) -> PoolLens:
     system = pack_one(lens)
-    data = jax.tree.map(np.asarray, first_order(system))
+    data = jax.tree.map(np.asarray, _first_order(system))
     return PoolLens(name, lens, lens_hash(lens), float(image_radius_of(lens, system)), data)
 
 
@@ -268,7 +308,8 @@ def divide(
         ends = np.round(np.cumsum([fractions[split] for split in wanted]) * len(order)).astype(int)
         # Each split gets one at least, if there are enough.
         for k in range(len(wanted)):
-            ends[k] = min(max(ends[k], k + 1), len(order) - (len(wanted) - 1 - k))
+            least = ends[k - 1] + 1 if k else 1
+            ends[k] = min(max(ends[k], least), len(order) - (len(wanted) - 1 - k))
         for start, end, split in zip([0, *ends[:-1]], ends, wanted, strict=True):
             taken |= dict.fromkeys(order[start:end], split)
     for split in plan.splits:

@@ -97,8 +97,8 @@ class Focus(_Part):
 
     nearest_m: float = Field(0.2, gt=0)
     farthest_m: float = Field(250.0, gt=0)
-    ends: float = Field(0.6, ge=0.4, le=1)  # least part of the draws at the two ends
-    cluster: float = Field(0.01, gt=0, lt=1)  # in 1 / (d - nearest + 1)
+    ends: float = Field(0.6, ge=0.5, le=1)  # least part of the draws at the two ends; less could not balance the rest
+    cluster: float = Field(0.01, ge=0.01, lt=1)  # in 1 / (d - nearest + 1)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

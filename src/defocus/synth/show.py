@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError
-from .folder import open_folder
+from .folder import open_folder, pictures_of
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of
@@ -49,6 +49,7 @@ def show_pair(folder: str | Path, identity: str) -> Shown:
                 f"no pair {identity!r}; there are {', '.join(some) or 'none'}, ...", file=opened.store.root
             )
         plan = make_plan(opened.plan.get("plan", opened.plan))
+        _, held = next(pictures_of(opened.store, [record], record["files"]))
     finally:
         opened.close()
     recipe = Recipe.from_json(record)
@@ -56,8 +57,11 @@ def show_pair(folder: str | Path, identity: str) -> Shown:
     lens = load_pool_lens(plan, recipe.lens)
     made = make_pairs(plan, [recipe], {sharp.name: sharp}, {lens.name: lens})[0]
     files: dict[str, bytes] = {role: png_bytes(values) for role, values in made.pictures.items()}
+    # Both what was written once and what is there now.
     differing = tuple(
-        role for role, about in record["files"].items() if hashlib.sha256(files[role]).hexdigest() != about["sha256"]
+        role
+        for role, about in record["files"].items()
+        if files.get(role) != held[role] or hashlib.sha256(files[role]).hexdigest() != about["sha256"]
     )
     return _shown(plan, record, recipe, sharp, lens, made, files, differing)
 

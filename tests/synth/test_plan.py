@@ -1,0 +1,136 @@
+"""Plans: the paper's settings by default, what is refused, and how it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from defocus.cli import run
+from defocus.errors import PlanError
+from defocus.synth.plan import load_plan, make_plan, plan_difference
+
+
+def said(given: dict[str, Any]) -> str:
+    with pytest.raises(PlanError) as caught:
+        make_plan(given)
+    return str(caught.value)
+
+
+def test_the_defaults_are_the_paper_s() -> None:
+    plan = make_plan({})
+    assert [plan.split(s).pairs for s in plan.splits] == [40_000, 1_000, 1_000]
+    assert [plan.split(s).lens_fraction for s in plan.splits] == [0.6, 0.2, 0.2]
+    assert [plan.split(s).augment for s in plan.splits] == [True, False, False]
+    assert plan.candidates("train") == 60_000  # half as many again, of which two thirds are kept
+    assert (plan.patch.size, plan.patch.kernel, plan.patch.photograph) == (384, 128, (1680, 1120))
+    assert (plan.coc_limit_px, plan.limits.samples) == (32.0, 1536)
+    assert (plan.depth.nearest_m, plan.depth.farthest_m) == (0.1, 250.0)
+    assert (plan.focus.nearest_m, plan.focus.farthest_m, plan.focus.ends, plan.focus.cluster) == (0.2, 250.0, 0.6, 0.01)
+    assert (plan.augment.rotation_deg, plan.augment.scale, plan.augment.exposure) == (180.0, (0.7, 1.4), (0.7, 1.4))
+    assert (plan.psf.kind, plan.psf.bands, plan.psf.field_radius) == ("lens", "d", 0.7)
+    assert (plan.sensor.noise, plan.sensor.saturation) == (1e-5, 4.0)
+    assert (plan.lenses.max_na, plan.lenses.max_phase_range_waves, plan.lenses.max_axial_rms) == (0.6, 10.0, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "offer"),
+    [
+        ({"sead": 3}, "sead", "'seed'"),
+        ({"trian": {"pairs": 3}}, "trian", "'train'"),
+        ({"train": {"pair": 3}}, "train.pair", "'pairs'"),
+        ({"patch": {"kernal": 64}}, "patch.kernal", "'kernel'"),
+        ({"sources": [{}, {"foldr": "x"}]}, "sources.1.foldr", "'folder'"),
+        ({"lenses": {"buildin": True}}, "lenses.buildin", "'builtin'"),
+        ({"focus": {"nearest": 0.3}}, "focus.nearest", "'nearest_m'"),
+        ({"kernel": 64}, "kernel", "patch.kernel"),  # right, but in another part
+        ({"patch": {"bands": "d"}}, "patch.bands", "psf.bands"),
+        ({"output": {"zzzz": 1}}, "output.zzzz", "known are layout, bits"),
+    ],
+)
+def test_a_typo_names_the_key_and_the_right_one(given: dict[str, Any], key: str, offer: str) -> None:
+    message = said(given)
+    assert f"unknown key '{key}'" in message
+    assert offer in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"seed": "three"}, ["seed", "integer", "'three'"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"train": {"pairs": 2.5}}, ["train.pairs", "2.5"]),
+        ({"train": 7}, ["train", "7"]),
+        ({"patch": {"kernel": 100}}, ["patch.kernel", "multiple of 32", "100"]),
+        ({"patch": {"photograph": [640]}}, ["patch.photograph"]),
+        ({"psf": {"kind": "disc"}}, ["psf.kind", "'disk'", "'disc'"]),
+        ({"output": {"bits": 12}}, ["output.bits", "12"]),
+        ({"output": {"layout": "zip"}}, ["output.layout", "webdataset"]),
+        ({"augment": {"scale": [1.4, 0.7]}}, ["augment", "scale = [1.4, 0.7]", "smaller first"]),
+        ({"focus": {"nearest_m": 9, "farthest_m": 3}}, ["focus", "nearest_m = 9", "farthest_m = 3"]),
+        ({"focus": {"cluster": 0.001}}, ["focus.cluster", "0.01"]),
+        ({"blur": {"levels_px": [2, 8], "weights": [1]}}, ["blur", "2 levels_px and 1 weights"]),
+        ({"blur": {"levels_px": [8, 2], "weights": [1, 1]}}, ["blur", "ascending"]),
+        ({"sources": [{"kind": "raw"}]}, ["sources.0", 'kind = "raw" needs a folder']),
+        ({"sources": [{"folder": "x"}]}, ["sources.0", "takes no folder"]),
+        ({"train": {"lens_fraction": 0.8}}, ["lens_fractions", "sum to 1.2"]),
+        ({s: {"pairs": 0} for s in ("train", "validation", "test")}, ["no split has any pairs"]),
+        ({"sensor": {"noise": "low"}, "seed": -4}, ["sensor.noise", "seed", "; "]),  # all that is wrong, at once
+    ],
+)
+def test_wrong_values_are_named(given: dict[str, Any], words: list[str]) -> None:
+    message = said(given)
+    for word in words:
+        assert word in message, message
+    assert "\n" not in message
+    assert "http" not in message  # no advertisement of the validator
+
+
+def test_a_split_keeps_its_other_defaults() -> None:
+    plan = make_plan({"train": {"pairs": 5}, "test": {"pairs": 0}})
+    assert (plan.train.augment, plan.train.lens_fraction) == (True, 0.6)
+    assert plan.splits == ("train", "validation")
+
+
+def test_equal_plans_have_equal_fingerprints() -> None:
+    assert make_plan({}).fingerprint == make_plan({"seed": 0, "train": {"pairs": 40_000}}).fingerprint
+    assert make_plan({}).fingerprint != make_plan({"seed": 1}).fingerprint
+    old, new = make_plan({}).as_json(), make_plan({"seed": 1, "psf": {"bands": "rgb"}}).as_json()
+    assert plan_difference(old, new) == ["seed: 0 -> 1", 'psf.bands: "d" -> "rgb"']
+
+
+def test_folders_are_relative_to_the_plan(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text('[[sources]]\nkind = "rgb"\nfolder = "photos"\n[lenses]\nfolders = ["more", "/abs"]\n')
+    plan = load_plan(file)
+    assert plan.sources[0].folder == tmp_path / "photos"
+    assert plan.lenses.folders == (tmp_path / "more", Path("/abs"))
+
+
+def test_files_that_are_no_plans(tmp_path: Path) -> None:
+    for name, content, words in (
+        ("a.toml", b"seed = ", "no TOML"),
+        ("b.toml", b"seed = 3\nseed = 4\n", "no TOML"),
+        ("c.toml", b"\xff\xfe\x00", "cannot be read"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(PlanError, match=words) as caught:
+            load_plan(tmp_path / name)
+        assert str(caught.value).startswith(str(tmp_path / name))
+    with pytest.raises(PlanError, match="No such file"):
+        load_plan(tmp_path / "none.toml")
+
+
+def test_init_writes_a_plan_that_is_one(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    file = tmp_path / "plan.toml"
+    assert run(["synth", "init", str(file)]) == 0
+    plan = load_plan(file)
+    assert plan.sources[0].kind == "scenes"
+    assert file.read_text().count("#") > 20  # commented
+    before = file.read_bytes()
+    assert run(["synth", "init", str(file)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    assert run(["synth", "init", str(file), "--force"]) == 0
