@@ -1,6 +1,6 @@
 """The layered renderer against pictures that were made ray by ray, and against simpler ways to blur.
 
-    python benchmarks/render_truth.py OUT_FOLDER [--images FOLDER] [--keep FOLDER]
+    python benchmarks/render_truth.py OUT_FOLDER [--held-out] [--images FOLDER] [--keep FOLDER]
 
 Procedural scenes (`defocus.scene.procedural`) through a thin lens: the truth follows the rays of 1024 points of the
 pupil for every pixel, with exact visibility. The renderers get the sharp picture and its depth, with a margin beyond
@@ -14,6 +14,7 @@ one circle of confusion of them:
 - `over, own`: far to near, C ← P∗(αC_i) + (1 − P∗α) C, α the layer's own pixels: the paper's rule without inpainting;
 - `over, filled`: the same with α = 1 behind all that is nearer, filled in by push-pull: the paper's rule.
 
+The scenes have seed 0, on which the renderer was developed; `--held-out` takes seed 1, which had no part in that.
 `--keep` stores the truth, which takes most of the time, for the next run.
 """
 
@@ -164,10 +165,11 @@ def strip(pictures: dict[str, np.ndarray]) -> np.ndarray:
 def markdown(result: dict[str, Any]) -> str:
     names = list(result["rows"][0]["near_dB"])
     lines = [
-        "# Rendering against rays",
+        "# Rendering against rays" + (", scenes that were never tuned on" if result["seed"] else ""),
         "",
-        f"{WIDTH}×{HEIGHT} pixels, {POINTS} points of the pupil; PSNR in dB, clipped at white: away from depth edges / "
-        f"within one circle of confusion of them. {result['machine']['cpu']}, jax {result['machine']['jax']}.",
+        f"Scenes of seed {result['seed']}, {WIDTH}×{HEIGHT} pixels, {POINTS} points of the pupil; PSNR in dB, clipped "
+        f"at white: away from depth edges / within one circle of confusion of "
+        f"them. {result['machine']['cpu']}, jax {result['machine']['jax']}.",
         "",
         "| scene | blur radii, px | near edges | " + " | ".join(names) + " |",
         "| --- " * (len(names) + 3) + "|",
@@ -189,26 +191,29 @@ def markdown(result: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", nargs="?", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--images", type=Path, default=None)
     parser.add_argument("--keep", type=Path, default=None)
     options = parser.parse_args()
+    seed, name_of_result = (1, "render_truth_held_out") if options.held_out else (0, "render_truth")
+    keep = None if options.keep is None else options.keep / f"seed{seed}"
     cases = [(name, name, None) for name in SCENES]
     cases += [(f"{name} at {focus:g} m", name, focus) for name, focus in REFOCUSED.items()]
     rows, strips = [], {}
     for label, name, focus in cases:
-        scene = make_scene(name, (WIDTH, HEIGHT))
+        scene = make_scene(name, (WIDTH, HEIGHT), seed)
         lens = scene.lens if focus is None else ThinLens(scene.lens.pupil_radius_mm, focus)
-        row, pictures = judge(label, scene, lens, options.keep)
+        row, pictures = judge(label, scene, lens, keep)
         print(label, {k: [row["away_dB"][k], row["near_dB"][k]] for k in row["near_dB"]}, flush=True)
         rows.append(row)
         if label in SHOWN:
             strips[label] = strip(pictures)
-        if options.keep is not None:
-            np.savez(options.keep / f"rendered_{label.replace(' ', '_')}.npz", **pictures)
-    result = {"machine": machine(), "rows": rows}
+        if keep is not None:
+            np.savez(keep / f"rendered_{label.replace(' ', '_')}.npz", **pictures)
+    result = {"machine": machine(), "seed": seed, "rows": rows}
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "render_truth.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "render_truth.md").write_text(markdown(result))
+    (options.out / f"{name_of_result}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.out / f"{name_of_result}.md").write_text(markdown(result))
     print(markdown(result))
     if options.images is not None:
         sheet = Image.fromarray(np.concatenate([strips[label] for label in SHOWN]))

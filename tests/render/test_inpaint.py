@@ -103,6 +103,30 @@ def test_a_highlight_beside_an_edge_is_no_mixture() -> None:
     assert np.asarray(made.front_position)[30, 40] == np.asarray(made.front_position)[30, 60]
 
 
+def test_a_depth_edge_beside_the_edge_of_colours_leaves_the_surface_behind_as_it_is() -> None:
+    """The depth map says near for one pixel too many: its colour is the back's, which must not be overdone."""
+    coc = np.where(X < 41, -6.0, 0.0).astype(np.float32)
+    front, back = np.array([0.8, 0.75, 0.6]), np.array([0.1, 0.2, 0.5])
+    linear = np.where((X < 40)[..., None], front, back).astype(np.float32)
+    made = surfaces_of(linear, coc)
+    found = np.asarray(made.back)[6:-6, 40]
+    np.testing.assert_allclose(found, np.broadcast_to(back, found.shape), atol=0.02)
+    a = np.asarray(made.opacity)[..., None]
+    again = np.where(np.asarray(made.has_back)[..., None], a * made.front + (1 - a) * made.back, made.front)
+    np.testing.assert_allclose(again, linear, atol=1e-5)
+
+
+def test_a_lamp_beside_an_edge_is_not_continued_behind_it_and_a_bright_sky_is() -> None:
+    coc = np.where(X < 40, -6.0, 5.0).astype(np.float32)
+    linear = np.where((X < 40)[..., None], 0.3, 0.1) * np.ones(3)
+    linear[30:34, 41:45] = 30.0
+    back = np.asarray(surfaces_of(linear.astype(np.float32), coc, split=False).back)
+    assert back[28:36, 36:40].mean() < 1.5  # the lamp's own mean over as many pixels is 15
+    sky = np.where((X < 40)[..., None], 0.3, 8.0) * np.ones(3)
+    back = np.asarray(surfaces_of(sky.astype(np.float32), coc, split=False).back)
+    np.testing.assert_allclose(back[:, 30:40], 8.0, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["street", "swatches"])
 def test_hidden_parts_of_procedural_scenes(name: str) -> None:
     """Against the scene's own hidden surface: colours nearer to it than its surroundings' mean, and its depth."""

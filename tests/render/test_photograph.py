@@ -15,6 +15,7 @@ from defocus.psf.compute import PsfBatch
 from defocus.psf.spectrum import parse_bands
 from defocus.render import Camera, blur_radii_px
 from defocus.render.node_psfs import FRINGE_PX, find_node_psfs, mirrored, window_for
+from defocus.render.photograph import hidden_note
 
 from .conftest import smooth_noise
 
@@ -36,9 +37,9 @@ def small() -> Camera:
 
 
 def patch(camera: Camera, linear: np.ndarray, depth_m: np.ndarray | float, **options: Any) -> Any:
-    """Taken with one PSF at the d line."""
+    """Taken with one PSF at the d line; the pupil whole, unless asked for in parts: fewer programs."""
     depth = np.broadcast_to(np.asarray(depth_m, np.float32), linear.shape[:2])
-    return camera.photograph(linear, depth, **({"bands": "d", "patch": (0.0, 0.0)} | options))
+    return camera.photograph(linear, depth, **({"bands": "d", "patch": (0.0, 0.0), "parts": 1} | options))
 
 
 def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
@@ -46,7 +47,7 @@ def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
     row, column, depth = 40, 180, 1.1
     light = np.zeros((HEIGHT, WIDTH, 3), np.float32)
     light[row, column] = 100.0
-    made = whole.photograph(light, np.full((HEIGHT, WIDTH), depth, np.float32), bands="d", nodes=NODES, sensor=False)
+    made = whole.photograph(light, np.full((HEIGHT, WIDTH), depth), bands="d", nodes=NODES, parts=1, sensor=False)
     step = whole.pixel_um * 1e-3 / whole.image_radius_mm
     psf = whole.psf(depth, (60 * step, 40 * step), 16, "d", fringe_px=FRINGE_PX).array[0]
     seen = made.blurred.linear[row - 8 : row + 8, column - 8 : column + 8, 1] / 100.0
@@ -63,7 +64,7 @@ def test_a_mirrored_scene_gives_a_mirrored_photograph(whole: Camera) -> None:
     quarter = smooth_noise(3, 81, 121)
     scene = np.concatenate([quarter, quarter[-2::-1]])
     scene = np.concatenate([scene, scene[:, -2::-1]], axis=1)
-    made = whole.photograph(scene, np.full((HEIGHT, WIDTH), 1.1), bands="d", nodes=NODES, sensor=False)
+    made = whole.photograph(scene, np.full((HEIGHT, WIDTH), 1.1), bands="d", nodes=NODES, parts=1, sensor=False)
     blurred = made.blurred.linear
     assert np.abs(blurred - blurred[::-1]).max() < 1e-4
     assert np.abs(blurred - blurred[:, ::-1]).max() < 1e-4
@@ -92,9 +93,8 @@ def test_the_pair_and_its_report(small: Camera) -> None:
     light = smooth_noise(5, 48, 64)
     depth = np.where(np.arange(64) < 32, 2.0, np.inf) * np.ones((48, 1))
     stages: set[str] = set()
-    made = patch(
-        small, light, depth, noise=Noise.make(1e-4, 1e-5), seed=3, progress=lambda stage, done: stages.add(stage)
-    )
+    options: dict[str, Any] = {"bands": "d", "patch": (0.0, 0.0), "noise": Noise.make(1e-4, 1e-5)}
+    made = small.photograph(light, depth, seed=3, progress=lambda stage, done: stages.add(stage), **options)
     assert stages == {"PSFs", "blurring"}
     for picture in (made.sharp, made.blurred):
         assert picture.linear.shape == (48, 64, 3)
@@ -104,13 +104,14 @@ def test_the_pair_and_its_report(small: Camera) -> None:
     assert np.array_equal(made.sharp.linear, light)
     report = made.report
     assert report["layers"] == 2
+    assert report["parts"] == 4
     assert report["coc_px"][0] == pytest.approx(0.0, abs=1e-3)
     assert report["coc_px"][1] == pytest.approx(small.circle_of_confusion_px(math.inf), rel=1e-4)
     assert report["kernel_px"] >= 2 * report["coc_px"][1]
     assert set(report["seconds"]) == {"layers", "psfs", "render", "sensor"}
     assert any("neutral" in note for note in report["notes"])
-    again = patch(small, light, depth, noise=Noise.make(1e-4, 1e-5), seed=3)
-    other = patch(small, light, depth, noise=Noise.make(1e-4, 1e-5), seed=4)
+    again = small.photograph(light, depth, seed=3, **options)
+    other = small.photograph(light, depth, seed=4, **options)
     assert np.array_equal(made.blurred.raw, again.blurred.raw)
     assert not np.array_equal(made.blurred.raw, other.blurred.raw)
     # The far half loses contrast, the half in focus hardly.
@@ -127,6 +128,22 @@ def test_light_that_the_lens_keeps_back(small: Camera) -> None:
     dark = patch(small, light, 2.0, patch=place, relative_illumination=True, sensor=False).blurred.linear
     even = patch(small, light, 2.0, patch=place, sensor=False).blurred.linear
     assert np.allclose(dark, 0.5 * ratio, rtol=1e-3)
+    assert np.allclose(even, 0.5, rtol=1e-4)
+
+
+def test_each_half_of_a_lens_has_its_own_fall_off(small: Camera) -> None:
+    """In a corner one half is cut more than the other; together they are the whole lens."""
+    light = np.full((48, 64, 3), 0.5, np.float32)
+    place = (0.7, 0.5)
+    options: dict[str, Any] = {"patch": place, "relative_illumination": True, "sensor": False}
+    made = {side: patch(small, light, 2.0, side=side, **options) for side in ("left", "right", None)}
+    left, right, whole = (float(made[side].blurred.linear.mean()) for side in ("left", "right", None))
+    assert (left + right) / 2.0 == pytest.approx(whole, rel=2e-3)
+    assert left > 1.05 * right  # a point on the right is seen past the lens's right rim
+    lit = [made[side].report["node_light_mm2"][0] for side in ("left", "right", None)]
+    assert lit[0] + lit[1] == pytest.approx(lit[2], rel=2e-3)
+    assert left / right == pytest.approx(lit[0] / lit[1], rel=1e-3)
+    even = patch(small, light, 2.0, patch=place, side="right", sensor=False).blurred.linear
     assert np.allclose(even, 0.5, rtol=1e-4)
 
 
@@ -188,6 +205,30 @@ def test_what_is_refused(small: Camera) -> None:
         Camera(load_lens(LENS), pixel_um=2000.0).photograph(light, np.full((48, 64), 2.0))
 
 
+def test_a_camera_that_cannot_be_is_refused() -> None:
+    lens = load_lens(LENS)
+    for options, message in (
+        ({"blades": 7}, r"blades at its full aperture, f/2, .* give an f-number"),
+        ({"blades": 7, "f_number": 2.0049}, "blades at its full aperture"),
+        ({"focus_m": 0.04}, r"focus distance of 0.04 m lies within its front focal point at 0.0\d+ m"),
+        ({"sensor_shift_mm": math.nan}, "sensor shift nan mm"),
+        ({"sensor_shift_mm": math.inf}, "sensor shift inf mm"),
+    ):
+        with pytest.raises(DefocusError, match=message):
+            Camera(lens, pixel_um=40.0, **options)
+    assert Camera(lens, pixel_um=40.0, focus_m=0.04, sensor_shift_mm=1.0).focus_m == 0.04  # the focus is not used
+    assert Camera(lens, pixel_um=40.0, f_number=2.8, blades=7).iris is not None
+
+
+def test_a_hidden_strip_that_is_too_wide_to_fill_is_reported() -> None:
+    coc = np.where(np.arange(40) < 20, -60.0, 64.0) * np.ones((30, 1))
+    assert hidden_note(coc) == []
+    (note,) = hidden_note(1.1 * coc)
+    assert "up to 136 px" in note
+    assert "127 px" in note
+    assert hidden_note(np.linspace(-200.0, 200.0, 600) * np.ones((4, 1))) == []  # slanted: nothing is hidden
+
+
 class Stubborn(Camera):
     """A lens that images nothing beyond `reach`; its PSFs are points."""
 
@@ -197,7 +238,7 @@ class Stubborn(Camera):
         parsed = parse_bands(bands)
         out = np.zeros((len(depth_m), len(parsed.names), size, size), np.float32)
         out[..., size // 2, size // 2] = 1.0
-        good = {"status": "ok", "energy_outside": 0.0, "blur_mm": 0.0, "pupil_area": 1.0}
+        good = {"status": "ok", "energy_outside": 0.0, "blur_mm": 0.0, "pupil_area": 1.0, "light_mm2": 1.0}
         reports = [good if math.hypot(*f) <= self.reach else {"status": "no light at this field"} for f in field]
         return PsfBatch(out, parsed, np.full(len(depth_m), self.pixel_um), tuple(reports))
 

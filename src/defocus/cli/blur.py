@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import DefocusError
-from .blur_input import ESTIMATORS, SharpInput, read_sharp, two_numbers
+from .blur_input import ESTIMATORS, Asked, SharpInput, read_sharp, two_numbers
 from .outputs import check_outputs, json_text
 from .progress import StageBar
 
@@ -40,10 +40,19 @@ FullFieldOption = Annotated[
 ]
 FieldOption = Annotated[tuple[float, float], typer.Option(help="Of --patch: X Y, of the image radius.")]
 NodesOption = Annotated[str | None, typer.Option(help="Of --full-field: ROWSxCOLUMNS of PSFs. [default: 3x5]")]
-LongestOption = Annotated[
-    int, typer.Option(help="Larger photographs are reduced to this many pixels on their long side; 0: never.", min=0)
-]
-SizeOption = Annotated[str, typer.Option(help="WIDTHxHEIGHT of a scene.")]
+LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's
+SCENE_SIZE, SWEEP_SCENE_SIZE = "960x640", "480x320"
+
+
+def _longest_option(default: int) -> Any:
+    text = f"Larger photographs are reduced to this many pixels on their long side; 0: never. [default: {default}]"
+    return typer.Option(help=text, min=0, show_default=False)
+
+
+def _size_option(default: str) -> Any:
+    return typer.Option(help=f"WIDTHxHEIGHT of a scene. [default: {default}]", show_default=False)
+
+
 ResizeOption = Annotated[bool, typer.Option("--resize-depth", help="A depth map of another size is resized.")]
 ScaleOption = Annotated[float | None, typer.Option(help="Metres of one unit of the depth map.")]
 PixelOption = Annotated[
@@ -59,7 +68,9 @@ SensorOption = Annotated[
     ),
 ]
 VignettingOption = Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")]
-PartsOption = Annotated[int, typer.Option(help="Parts of the pupil that are followed separately.", min=1, max=16)]
+PartsOption = Annotated[
+    int, typer.Option(help="Parts of the pupil followed separately at depth edges; 1 is the fastest.", min=1, max=16)
+]
 ExactOption = Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")]
 KernelOption = Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
@@ -85,14 +96,14 @@ def blur(
     dual_pixel: Annotated[
         bool, typer.Option("--dual-pixel", help="Also what the left and right half of the lens see: OUT-left, -right.")
     ] = False,
-    max_side: LongestOption = 1680,
-    size: SizeOption = "960x640",
+    max_side: Annotated[int | None, _longest_option(LONGEST)] = None,
+    size: Annotated[str | None, _size_option(SCENE_SIZE)] = None,
     resize_depth: ResizeOption = False,
     scale_m: ScaleOption = None,
     pixel_um: PixelOption = None,
     sensor: SensorOption = None,
     vignetting: VignettingOption = False,
-    parts: PartsOption = 1,
+    parts: PartsOption = 4,
     max_kernel: KernelOption = 256,
     exact: ExactOption = False,
     bits: Annotated[int, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF.")] = 8,
@@ -110,24 +121,27 @@ def blur(
         bands, noise, saturation, seed, full_field, field, nodes, vignetting, parts, max_kernel, exact
     )  # fmt: skip
     with StageBar() as bar:
-        given = read_sharp(
-            photo, depth, focus_m, max_side=max_side, size=size, resize=resize_depth, scale_m=scale_m, bar=bar
-        )
+        asked = Asked(max_side, size, resize_depth, scale_m)
+        given = read_sharp(photo, depth, focus_m, asked, longest=LONGEST, scene_size=SCENE_SIZE, bar=bar)
         camera = _camera(lens, given, given.focus_m, pixel_um, f_number, blades)
         options |= {"colour": given.colour, "sensor": _has_sensor(sensor, given, noise), "progress": bar}
         made = camera.photograph(given.linear, given.depth_m, **options)
         written = [(out, made.blurred)]
         if sharp is not None:
             written.append((sharp, made.sharp))
+        halves = {}
         for side in ("left", "right") if dual_pixel else ():
             half = camera.photograph(given.linear, given.depth_m, side=side, **options)
             written.append((out.with_stem(f"{out.stem}-{side}"), half.blurred))
+            halves[side] = {"node_light_mm2": half.report["node_light_mm2"], "notes": half.report["notes"]}
     for path, picture in written:
         _write(path, picture.srgb, picture.linear, bits)
     if raw is not None:
         _write_raw(raw, made, given)
     told = {"photo": photo, "pixel_from": given.pixel_from(pixel_um)} | made.report
     told["notes"] = [*given.notes, *made.report["notes"]]
+    if halves:
+        told["halves"] = halves
     if report is not None:
         report.write_text(json_text(told) + "\n", encoding="utf-8")
     files = [path for path, _ in written] + [path for path in (raw, report) if path is not None]
@@ -149,8 +163,8 @@ def refocus(
     full_field: FullFieldOption = True,
     field: FieldOption = (0.0, 0.0),
     nodes: NodesOption = None,
-    max_side: LongestOption = 960,
-    size: SizeOption = "480x320",
+    max_side: Annotated[int | None, _longest_option(SWEEP_LONGEST)] = None,
+    size: Annotated[str | None, _size_option(SWEEP_SCENE_SIZE)] = None,
     resize_depth: ResizeOption = False,
     scale_m: ScaleOption = None,
     pixel_um: PixelOption = None,
@@ -175,8 +189,9 @@ def refocus(
     )  # fmt: skip
     pictures, reports = [], []
     with StageBar() as bar:
+        asked = Asked(max_side, size, resize_depth, scale_m)
         given = read_sharp(
-            photo, depth, distances[0], max_side=max_side, size=size, resize=resize_depth, scale_m=scale_m, bar=bar
+            photo, depth, distances[0], asked, longest=SWEEP_LONGEST, scene_size=SWEEP_SCENE_SIZE, bar=bar
         )
         options |= {"colour": given.colour, "sensor": _has_sensor(sensor, given, noise)}
         # What can be wrong with a distance is said before the long work on the first.

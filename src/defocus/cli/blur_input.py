@@ -55,22 +55,45 @@ class SharpInput:
         return "EXIF" if text == "exif" else "given"
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Options that only a photograph has, or only a scene; None where they were not given."""
+
+    max_side: int | None
+    size: str | None
+    resize_depth: bool
+    scale_m: float | None
+
+    def for_photographs(self) -> list[str]:
+        """Those that were given and that a scene would have to ignore."""
+        given = {
+            "--max-side": self.max_side is not None,
+            "--resize-depth": self.resize_depth,
+            "--scale-m": self.scale_m is not None,
+        }
+        return [name for name, is_given in given.items() if is_given]
+
+
 def read_sharp(
     photo: str,
     depth: str | None,
     focus_m: float | None,
+    asked: Asked,
     *,
-    max_side: int,
-    size: str,
-    resize: bool,
-    scale_m: float | None,
+    longest: int,
+    scene_size: str,
     bar: StageBar,
 ) -> SharpInput:
-    """Read the photograph and its depth, reduced to `max_side` pixels where it is larger."""
+    """Read the photograph and its depth, reduced where it is larger than asked; or make the scene."""
     if photo.startswith(SCENE):
         if depth is not None:
             raise DefocusError(f"{photo}: a scene brings its own depth; leave --depth out")
-        return _scene(photo.removeprefix(SCENE), size, focus_m, bar)
+        if asked.for_photographs():
+            names = " and ".join(asked.for_photographs())
+            raise DefocusError(f"{photo}: {names}: for photographs and their depth maps; a scene's size is --size")
+        return _scene(photo.removeprefix(SCENE), asked.size or scene_size, focus_m, bar)
+    if asked.size is not None:
+        raise DefocusError(f"{photo}: --size is for scenes; a photograph is reduced by --max-side")
     if depth is None:
         raise DefocusError(f"{photo}: give its --depth, a file or one of {', '.join(ESTIMATORS)}")
     if focus_m is None:
@@ -80,15 +103,15 @@ def read_sharp(
     bar("reading")
     read = read_photo(Path(photo))
     linear = read.linear()
-    found = _depth(depth, read, linear, scale_m, bar).fitted(read.size, resize=resize)
+    found = _depth(depth, read, linear, asked.scale_m, bar).fitted(read.size, resize=asked.resize_depth)
     notes = [*read.notes, *found.notes]
-    longest = max(read.size)
+    long_side, most = max(read.size), longest if asked.max_side is None else asked.max_side
     exif = read.exif.pixel_um
-    if max_side and longest > max_side:
-        width, height = (max(1, round(side * max_side / longest)) for side in read.size)
+    if most and long_side > most:
+        width, height = (max(1, round(side * most / long_side)) for side in read.size)
         linear, found = reduced(linear, (width, height)), found.fitted((width, height), resize=True)
         notes = [*read.notes, *found.notes, f"reduced from {read.size[0]}×{read.size[1]}, each pixel a mean of light"]
-        exif = None if exif is None else exif * longest / max(width, height)
+        exif = None if exif is None else exif * long_side / max(width, height)
     return SharpInput(linear, found.depth_m, focus_m, read.colour, exif, tuple(notes))
 
 
@@ -143,4 +166,4 @@ def _depth(text: str, read: Photo, linear: np.ndarray, scale_m: float | None, ba
     return estimate_depth(srgb, text, focal_px=focal).depth
 
 
-__all__ = ["ESTIMATORS", "SharpInput", "read_sharp", "reduced", "two_numbers"]
+__all__ = ["ESTIMATORS", "Asked", "SharpInput", "read_sharp", "reduced", "two_numbers"]

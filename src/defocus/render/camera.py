@@ -19,7 +19,7 @@ from ..errors import DefocusError, TraceError
 from ..lens.prescription import Aperture, Lens
 from ..optics.apertures import solve_clear_apertures
 from ..optics.field import image_radius_of
-from ..optics.paraxial import blur_radius, circle_of_confusion, first_order, image_position
+from ..optics.paraxial import FirstOrder, blur_radius, circle_of_confusion, first_order, image_position
 from ..optics.pupil import FieldBy
 from ..optics.rim import Iris
 from ..optics.system import pack_one
@@ -72,9 +72,9 @@ class Camera:
     """A lens with a sensor behind it, focused at a distance.
 
     `pixel_um` is the pixel pitch, or `pixels` = (width, height) that fill the lens's image circle. `f_number` stops the
-    lens down, with `blades` to a polygon; `state` selects a zoom or focus state. Without a `sensor_shift_mm` the sensor
-    stands where the axial beam of an object at `focus_m` is sharpest; with one, that far behind the prescription's own
-    image plane.
+    lens down, with `blades` to a polygon (wide open, they are out of the way: an error); `state` selects a zoom or
+    focus state. Without a `sensor_shift_mm` the sensor stands where the axial beam of an object at `focus_m` is
+    sharpest; with one, that far behind the prescription's own image plane.
     """
 
     def __init__(
@@ -95,21 +95,33 @@ class Camera:
         system = pack_one(lens)
         data = first_order(system)
         self.iris: Iris | None = None
+        widest, full = float(data.f_number), float(data.stop_radius)
+        if blades is not None and (f_number is None or f_number <= widest * 1.001):
+            raise DefocusError(
+                f"{lens.name}: blades at its full aperture, f/{widest:.3g}, where they are out of the way and the "
+                "opening is round: give an f-number to stop it down, or leave the blades out"
+            )
         if f_number is not None:
-            widest = float(data.f_number)
-            full = float(data.stop_radius)
             if f_number < widest * 0.999:
                 raise DefocusError(f"{lens.name}: f/{f_number:g} is wider than its full aperture, f/{widest:.3g}")
             lens = replace(lens, aperture=Aperture("stop_radius", full * widest / f_number))
             system = pack_one(lens)
             data = first_order(system)
-            if blades is not None and f_number > widest * 1.001:  # wide open, the blades are out of the way
+            if blades is not None:
                 b = Blades(blades) if isinstance(blades, int) else blades
                 self.iris = Iris.make(
                     full * widest / f_number, full, b.count, b.roundness, math.radians(b.rotation_deg)
                 )
         if not focus_m > 0.0:
             raise DefocusError(f"focus distance {focus_m} m; expected a positive number or inf")
+        if sensor_shift_mm is not None and not math.isfinite(sensor_shift_mm):
+            raise DefocusError(f"sensor shift {sensor_shift_mm} mm; expected a finite number, or None to focus")
+        nearest_m = front_focus_m(data)
+        if sensor_shift_mm is None and not focus_m > nearest_m:
+            raise DefocusError(
+                f"{lens.name}: a focus distance of {focus_m:g} m lies within its front focal point at "
+                f"{nearest_m:.4g} m, where nothing has an image: focus farther away"
+            )
         if pixel_um is not None and pixels is not None:
             raise DefocusError("give pixel_um or pixels, not both")
         if pixel_um is not None and not 0.0 < pixel_um < math.inf:
@@ -269,6 +281,11 @@ class Camera:
         else:
             made = [(gaussian if method == "gaussian" else disk)(radius, size)] * len(bands.names)
         return Psf(np.stack(made).astype(np.float32), bands, self.pixel_um, report)
+
+
+def front_focus_m(data: FirstOrder) -> float:
+    """How far in front of the entrance pupil the front focal point is; nearer points have no image. Never negative."""
+    return max(float(data.entrance_pupil - data.front_focal_distance), 0.0) * 1e-3
 
 
 def _nothing_left(method: Method, options: dict[str, Any]) -> None:

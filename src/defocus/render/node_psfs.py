@@ -85,7 +85,9 @@ class _Request:
     window: int
     refused: str = ""
     psf: Float[np.ndarray, "bands size size"] | None = None
-    area: float = math.nan
+    area: float = math.nan  # of the whole pupil in directions of light: what illuminates the place
+    light_mm2: float = math.nan  # of the incoming beam that the PSF comes from: with a side, of that half
+    share: float = 1.0  # of the whole lens's light that comes through the half
     spill: float = 0.0
 
 
@@ -102,6 +104,7 @@ class NodePsfs:
     nodes: list[list[Node]]
     psfs: dict[tuple[int, int], Float[np.ndarray, "bands size size"]]  # of a place and a layer, in their own windows
     source: list[int]  # for each layer the used layer whose PSF it has
+    light_mm2: list[list[float]]  # that each node gets from the layer nearest to the focus, [row][column]
 
     def at(self, row: int, column: int) -> Float[np.ndarray, "layers bands size size"]:
         """The PSFs of all layers at a node."""
@@ -134,7 +137,11 @@ def find_node_psfs(
     exact: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> NodePsfs:
-    """Compute every PSF that the photograph needs. With `relative_illumination` they sum to it, otherwise to 1."""
+    """Compute every PSF that the photograph needs. With `relative_illumination` they sum to it, otherwise to 1.
+
+    A half of the lens has its share of the light, compared with a half on the axis: both views are then as bright there
+    as the whole lens's, and off the axis, where one half is cut more than the other, their mean is.
+    """
     places, nodes = _different(fields, across=camera.iris is None and side is None, down=camera.iris is None)
     layers = [int(i) for i in np.flatnonzero(used)]
 
@@ -161,10 +168,19 @@ def find_node_psfs(
             if progress is not None:
                 progress(sum(r.psf is not None for r in every) / len(every))
         open_ones = again
+    if relative_illumination and side is not None:
+        for part, window, fine in _batches(every, exact):
+            whole = camera.psfs(
+                [r.depth_m for r in part], [r.tried for r in part], window, bands, supersample=fine,
+                **(options | {"side": None}),
+            )  # fmt: skip
+            for r, report in zip(part, whole.reports, strict=True):
+                r.share = r.light_mm2 / report["light_mm2"]
     if relative_illumination:
         for (_, k), r in wanted.items():
-            r.psf = _psf(r) * np.float32(r.area / axis[k].area)
+            r.psf = _psf(r) * np.float32(r.area * r.share / (axis[k].area * axis[k].share))
     spill = max(r.spill for r in wanted.values())
+    sharpest = min(layers, key=lambda k: abs(float(coc_px[k])))
     return NodePsfs(
         max(32, *(_psf(r).shape[-1] for r in wanted.values())),
         bands,
@@ -175,6 +191,7 @@ def find_node_psfs(
         nodes,
         {key: _psf(r) for key, r in wanted.items()},
         [layers[int(np.argmin(np.abs(np.array(layers) - i)))] for i in range(len(used))],
+        [[wanted[place, sharpest].light_mm2 for place, _, _ in row] for row in nodes],
     )
 
 
@@ -203,7 +220,7 @@ def _settled(
     r.spill = report["energy_outside"]
     larger = [size for size in WINDOWS if r.window < size <= most_px]
     if r.spill <= MOST_SPILL:
-        r.psf, r.area = psf, report["pupil_area"]
+        r.psf, r.area, r.light_mm2 = psf, report["pupil_area"], report["light_mm2"]
     # Rays as well: coarse samples of a blur's fringes may miss some of its light, which is no reason to look for it.
     if r.spill > SPILL and report["blur_mm"] > r.window / 2.0 * camera.pixel_um * 1e-3 and larger:
         r.window = next((size for size in larger if size >= 2 * r.window), larger[-1])

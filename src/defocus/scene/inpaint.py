@@ -146,9 +146,12 @@ def fill_hidden(
     """Colours at the depth of layer `hidden_position`, seen from the visible pixels of about that depth.
 
     Pixels nearer by a layer take no part, pixels farther by three or more hardly any (weight 1e-6, so that a hidden
-    surface always has some colour), and pixels beside a nearer one little: part of them may be its colour.
+    surface always has some colour), and pixels beside a nearer one little: part of them may be its colour. Light beyond
+    white counts in inverse proportion: lamps are small, and what is hidden beside one is seldom another; a sky beyond
+    white has nothing darker beside it and stays.
     """
     clean = jnp.where(beside_nearer(coc_px), jnp.float32(0.02), jnp.float32(1.0))
+    clean /= jnp.maximum(linear.max(-1), 1.0)
     nearest = jnp.round(hidden_position)
 
     def one(result: Float[Array, "rows cols 3"], layer: Float[Array, ""]) -> tuple[Float[Array, "rows cols 3"], None]:

@@ -109,9 +109,9 @@ def split_mixed(plain: Surfaces, coc_px: Float[Array, "rows cols"]) -> Surfaces:
 
     left = colour - (share[..., None] * front + (1.0 - share[..., None]) * back)
     left = left / jnp.maximum(share, 1.0 - share)[..., None]
-    mostly_front = (share > 0.5)[..., None]
-    front = jnp.maximum(front + jnp.where(mostly_front, left, 0.0), 0.0)
-    back = jnp.maximum(back + jnp.where(mostly_front, 0.0, left), 0.0)
+    own_front = is_near[..., None]  # also at a share of just a half, where the depth map and the picture disagree
+    front = jnp.maximum(front + jnp.where(own_front, left, 0.0), 0.0)
+    back = jnp.maximum(back + jnp.where(own_front, 0.0, left), 0.0)
     is_far &= apart
     return Surfaces(
         front=jnp.where(apart[..., None], front, colour),
