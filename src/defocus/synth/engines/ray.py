@@ -4,7 +4,7 @@ Every node needs the same version of defocus (and of JAX), and must see the fold
 sources are read from under the same names; each worker says so before it gets any work. Nodes of different kinds of
 processors or GPUs may round differently: pairs are the same bytes on equal nodes. As with local processes each actor
 has two tasks, one computed and one whose photographs are read meanwhile; an actor that dies is replaced, and a task
-that was lost three times is given up.
+that was lost three times, twice of them alone, is given up.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class _Member:
 class _Team:
     """Actors, and the tasks that are to be given out."""
 
-    def __init__(self, ray: Any, job: Job, workers: int, kind: str, server: type = _Server) -> None:
+    def __init__(self, ray: Any, job: Job, workers: int, kind: str) -> None:
         self.job = job
         self.members: list[_Member] = []
         self._ray, self._workers = ray, workers
@@ -187,7 +187,7 @@ class _Team:
             needs["num_gpus"] = 1
         # Ray allows each worker one thread of BLAS unless something is said; we keep what local workers have.
         needs["runtime_env"] = {"env_vars": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "")}}
-        self._actor = ray.remote(server).options(**needs)
+        self._actor = ray.remote(_Server).options(**needs)
         self._waiting: deque[Task] = deque()
         self._lost: dict[str, int] = {}  # how often, by task
         self._stillborn = 0  # actors in a row that did not begin
@@ -225,10 +225,17 @@ class _Team:
             self.members.append(_Member(actor, actor.begin.remote(self._sent, mark)))
         for _ in range(AHEAD):
             for member in sorted(self.members, key=lambda m: len(m.tasks)):
-                if self._waiting and member.beginning is None and len(member.tasks) < AHEAD:
+                if self._waiting and self._may_take(member, self._waiting[0]):
                     task = self._waiting.popleft()
                     member.tasks[member.actor.do.remote(task)] = task
         return bool(self._waiting) or any(m.tasks for m in self.members)
+
+    def _may_take(self, member: _Member, task: Task) -> bool:
+        """A task that was lost is done alone from then on: no other is lost with it again."""
+        if member.beginning is not None or not member.tasks:
+            return member.beginning is None
+        suspect = any(one.name in self._lost for one in (task, *member.tasks.values()))
+        return len(member.tasks) < AHEAD and not suspect
 
     def _take(self, member: _Member, answer: Any) -> Iterator[Result]:
         try:
@@ -236,7 +243,7 @@ class _Team:
         except self._ray.exceptions.RayError as error:
             yield from self._bury(member, error)
             return
-        if answer is not member.beginning:
+        if answer != member.beginning:
             del member.tasks[answer]
             yield given
             return
@@ -245,7 +252,7 @@ class _Team:
         self._stillborn = 0
         if not seen:
             raise DatasetError(
-                f"the worker on {member.place} does not see this folder: choose one that all nodes of the cluster share",
+                f"the worker on {member.place} does not see this folder: choose one that all nodes share",
                 file=self._store.root,
             )
 

@@ -1,0 +1,174 @@
+"""Pairs as PyTorch's data loaders want them: from a folder, or made while a network learns.
+
+Both are map-style: item `index` is a pure function of the seed, the epoch and the index, whichever process asks, so
+that any sampler and any number of workers give the same items. Pictures are float32 [3, rows, cols], display values
+from 0 to 1. `set_epoch` reaches workers that are running, as persistent ones do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from ..errors import DatasetError, DefocusError, MissingExtraError
+from ..synth.draws import generator
+from ..synth.pictures import read_png
+from ..synth.plan import Plan, SplitName
+from .pair_files import PairReader, find_pairs
+
+try:
+    import torch
+    from torch.utils.data import Dataset
+except ModuleNotFoundError as error:
+    raise MissingExtraError("data sets for PyTorch", "train") from error
+
+if TYPE_CHECKING:  # whoever reads folders alone needs no JAX
+    from ..synth.on_demand import BlurLevels
+
+Item = dict[str, Any]  # "input" and "target", with dual pixels "left" and "right", all tensors; "id", text
+NAMES = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
+Values = Shaped[np.ndarray, "rows cols 3"]
+
+
+class PairDataset(Dataset[Item]):
+    """The pairs of one split of a folder that `defocus synth run` made, in any layout, or of a DPDD-like one.
+
+    `crop`: a random square of so many pixels; `augment`: random flips. Where there are dual-pixel views, a flip from
+    left to right exchanges them.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        split: SplitName = "train",
+        *,
+        crop: int | None = None,
+        augment: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if crop is not None and crop < 1:
+            raise DatasetError(f"a crop of {crop} pixels; expected 1 or more")
+        store, self.pairs = find_pairs(folder, split)
+        self._reader = PairReader(store)
+        self._crop, self._augment, self._seed = crop, augment, seed
+        self._epoch = _shared_number()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Other crops and flips."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: int) -> Item:
+        pair = self.pairs[index]
+        pictures = {role: read_png(self._reader.read(p), self._reader.place(p)) for role, p in pair.pictures.items()}
+        first = pictures["blurred"]
+        for role, picture in pictures.items():
+            if picture.shape != first.shape:
+                told = " and ".join(f"{p.shape[1]}×{p.shape[0]}" for p in (first, picture))
+                raise DatasetError(
+                    f"the blurred and the {role} picture have {told} pixels",
+                    file=self._reader.place(pair.pictures[role]),
+                )
+        return _item(self._changed(pictures, index % len(self.pairs), pair.id), pair.id)
+
+    def _changed(self, pictures: dict[str, Values], index: int, name: str) -> dict[str, Values]:
+        random = generator(self._seed, "pairs", int(self._epoch), index)
+        if self._crop is not None:
+            rows, cols = pictures["blurred"].shape[:2]
+            if min(rows, cols) < self._crop:
+                raise DatasetError(f"{name}: {cols}×{rows} pixels do not hold a crop of {self._crop}")
+            top, left = (int(random.integers(n - self._crop + 1)) for n in (rows, cols))
+            window = slice(top, top + self._crop), slice(left, left + self._crop)
+            pictures = {role: picture[window] for role, picture in pictures.items()}
+        if self._augment:
+            mirrored, turned = random.random(2) < 0.5
+            if mirrored:
+                pictures = {role: picture[:, ::-1] for role, picture in pictures.items()}
+                if "left" in pictures and "right" in pictures:
+                    pictures["left"], pictures["right"] = pictures["right"], pictures["left"]
+            if turned:
+                pictures = {role: picture[::-1] for role, picture in pictures.items()}
+        return pictures
+
+
+class OnTheFlyDataset(Dataset[Item]):
+    """`length` pairs for each epoch, made when they are asked for.
+
+    `seed` (the plan's by default) decides what is drawn, not which photographs and lenses belong to the split. `blur`
+    takes the place of the plan's blur levels, for curricula: one for all epochs, or a function of the epoch (which
+    loader workers must be able to unpickle). Each process keeps `kept` photographs, of about 30 MB at the paper's size;
+    neighbouring pairs are cut from the same one, so the order of the numbers reads least.
+
+    Loader workers need the start method "spawn" or "forkserver": JAX does not survive a fork. Batches are made in one
+    go. Set JAX_PLATFORMS=cpu to leave the GPU to the network.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        split: SplitName,
+        length: int,
+        *,
+        seed: int | None = None,
+        blur: BlurLevels = None,
+        kept: int = 16,
+    ) -> None:
+        if length < 1:
+            raise DatasetError(f"a length of {length} pairs; expected 1 or more")
+        from ..synth.on_demand import Maker
+
+        self._length = length
+        self._maker = Maker(plan, split, seed=seed, blur=blur, kept=kept)
+        self._epoch = _shared_number()
+        self._process = os.getpid()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._process = os.getpid()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Other pairs."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Item:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Item]:
+        """A whole batch, as loaders ask for it."""
+        if os.getpid() != self._process:  # never pickled on its way here
+            raise DefocusError(
+                "this loader worker was forked from a process that uses JAX, and would hang: give the DataLoader "
+                'multiprocessing_context="spawn" (or "forkserver")'
+            )
+        numbers = [self._number(index) for index in indices]
+        made = self._maker.pairs(numbers, int(self._epoch))
+        return [_item({str(role): p for role, p in one.pictures.items()}, one.recipe.id) for one in made]
+
+    def _number(self, index: int) -> int:
+        if not -self._length <= index < self._length:
+            raise IndexError(f"pair {index} of {self._length}")
+        return index % self._length
+
+
+def _item(pictures: dict[str, Values], identity: str) -> Item:
+    return {NAMES[role]: _tensor(values) for role, values in pictures.items()} | {"id": identity}
+
+
+def _tensor(values: Values) -> torch.Tensor:
+    top = np.float32(np.iinfo(values.dtype).max)
+    return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1), np.float32) / top)
+
+
+def _shared_number() -> torch.Tensor:
+    """One that all processes see that the data set is sent to."""
+    return torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]

@@ -1,0 +1,132 @@
+"""Pairs one at a time, without a folder: for training on pairs that are made while the network learns.
+
+Pair `index` is made of the plan's candidate of that number, without ranking by sharpness. Beyond the last candidate,
+in later epochs, and where a candidate is rejected, the same photographs are drawn from again with other random numbers:
+a pair is a pure function of plan, seed, epoch and index. Which photographs and lenses a split has follows from the
+plan's own seed alone, so that another seed never mixes splits.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..errors import DatasetError
+from .candidates import LensChoice, candidate_numbers, draw_candidates, identity
+from .draws import seed_for
+from .lens_pool import find_lenses
+from .pairs import Made, make_pairs
+from .plan import Blur, Plan, SplitName
+from .recipe import Recipe
+from .sources import SourceCache, SourceName, find_sources
+
+ATTEMPTS = 64
+IN_ONE_PHOTOGRAPH = 8  # attempts; then the next photograph is tried
+
+BlurLevels = Blur | Callable[[int], Blur] | None
+
+
+class Maker:
+    """Makes the pairs of one split. Can be pickled; a copy finds sources and lenses as they were found once.
+
+    `blur` takes the place of the plan's blur levels: one for all, or a function of the epoch. `kept` photographs are
+    held by each copy: pairs of neighbouring numbers are cut from the same one.
+    """
+
+    def __init__(
+        self, plan: Plan, split: SplitName, *, seed: int | None = None, blur: BlurLevels = None, kept: int = 16
+    ) -> None:
+        if split not in plan.splits:
+            raise DatasetError(f"the plan has no pairs of the split {split!r}; it has {', '.join(plan.splits)}")
+        _leave_room()
+        self.plan, self.split = plan, split
+        self.seed = plan.seed if seed is None else seed
+        self._blur, self._kept = blur, kept
+        self._sources: tuple[SourceName, ...] = find_sources(plan)[split]
+        self._ends = [numbers.stop for numbers in candidate_numbers(plan, split, len(self._sources))]
+        pool = find_lenses(plan)
+        self._lenses = {name: pool.lenses[name] for name in pool.of_split[split]}
+        self._prepare()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_cache", "_choice")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        _leave_room()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What each process has for itself."""
+        self._cache = SourceCache(self.plan, self._kept)
+        self._choice = LensChoice.of(list(self._lenses.values()))
+
+    def pair(self, index: int, epoch: int = 0) -> Made:
+        """One pair. Raises `DatasetError` with the last reason where no attempt makes one."""
+        return self.pairs([index], epoch)[0]
+
+    def pairs(self, indices: Sequence[int], epoch: int = 0) -> list[Made]:
+        """Many at once, which a GPU does faster; each is the same as alone."""
+        for index in indices:
+            if index < 0:
+                raise DatasetError(f"pair {index} of {self.split}; numbers begin at 0")
+        made: dict[int, Made] = {}
+        reasons: dict[int, str] = {}
+        for attempt in range(ATTEMPTS):
+            missing = [index for index in dict.fromkeys(indices) if index not in made]
+            if not missing:
+                return [made[index] for index in indices]
+            recipes = self._drawn(missing, epoch, attempt, reasons)
+            sharps = {r.source: self._cache.get(self._named(r.source)) for r in recipes.values()}
+            for index, one in zip(
+                recipes, make_pairs(self.plan, list(recipes.values()), sharps, self._lenses), strict=True
+            ):
+                if one.refused:
+                    reasons[index] = one.refused
+                else:
+                    made[index] = one
+        index = next(index for index in indices if index not in made)
+        raise DatasetError(
+            f"pair {index} of {self.split}, epoch {epoch}: {ATTEMPTS} attempts failed, the last one: {reasons[index]}"
+        )
+
+    def _drawn(self, indices: list[int], epoch: int, attempt: int, reasons: dict[int, str]) -> dict[int, Recipe]:
+        """Recipes of those that are not rejected; photographs and random numbers that go together are drawn at once."""
+        groups: dict[tuple[int, int], dict[int, int]] = {}
+        for index in indices:
+            lap, number = divmod(index, self._ends[-1])
+            # Where a split has fewer candidates than photographs, laps and epochs come to all of them.
+            moved = seed_for(self.seed, "photographs", epoch, lap) if (epoch, lap) != (0, 0) else 0
+            source = bisect_right(self._ends, number) + moved + attempt // IN_ONE_PHOTOGRAPH
+            again = (epoch, lap, attempt) != (0, 0, 0)
+            seed = seed_for(self.seed, "on demand", epoch, lap, attempt) if again else self.seed
+            groups.setdefault((source % len(self._sources), seed), {})[number] = index
+        recipes: dict[int, Recipe] = {}
+        for (source, seed), numbers in groups.items():
+            plan = self.plan.model_copy(update={"seed": seed, "blur": self._levels(epoch)})
+            sharp = self._cache.get(self._sources[source])
+            for number, drawn in zip(
+                numbers, draw_candidates(plan, self.split, list(numbers), sharp, self._choice), strict=True
+            ):
+                index = numbers[number]
+                if drawn.record is None:
+                    reasons[index] = drawn.reason
+                else:
+                    recipe = Recipe.from_json(drawn.record)
+                    recipes[index] = replace(recipe, id=identity(self.split, index), index=index)
+        return recipes
+
+    def _levels(self, epoch: int) -> Blur:
+        if self._blur is None:
+            return self.plan.blur
+        return self._blur if isinstance(self._blur, Blur) else self._blur(epoch)
+
+    def _named(self, name: str) -> SourceName:
+        return next(source for source in self._sources if source.name == name)
+
+
+def _leave_room() -> None:
+    """JAX otherwise takes three quarters of a GPU at its start, which the network needs."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

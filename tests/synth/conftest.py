@@ -1,0 +1,41 @@
+"""A plan whose data set is made in seconds, and that data set. Gaussian blur: nothing of optics is compiled."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TINY: dict[str, Any] = {
+    "name": "tiny",
+    "seed": 3,
+    "sources": [{"count": 6}],
+    "lenses": {"only": ["canon-rf-?5-f1.*", "zeiss-distagon-35*", "*-planar-50*", "minolta-*"], "survey": False},
+    "train": {"pairs": 6},
+    "validation": {"pairs": 2},
+    "test": {"pairs": 2},
+    "patch": {"size": 48, "kernel": 32, "photograph": [120, 80]},
+    "limits": {"coc_px": 12, "samples": 1e6},  # large pixels: blur of up to 10 of them needs fast lenses
+    "psf": {"kind": "gaussian"},
+}
+
+
+@pytest.fixture
+def tiny_plan() -> dict[str, Any]:
+    """To change at will."""
+    return deepcopy(TINY)
+
+
+@pytest.fixture(scope="session")
+def reference_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished data set of `tiny_plan`, made by this process without interruption. Not to be changed."""
+    from defocus.synth.engines.local import LocalEngine
+    from defocus.synth.plan import make_plan
+    from defocus.synth.run import run_plan
+
+    folder = tmp_path_factory.mktemp("reference") / "pairs"
+    summary = run_plan(make_plan(TINY), folder, LocalEngine(1))
+    assert summary.complete
+    return folder
