@@ -139,10 +139,13 @@ def _paint_depth(figure: Figure, axes: Axes, depth_m: Float[np.ndarray, "h w"], 
     norm = LogNorm(near, far)
     axes.imshow(depth_m, cmap=DEPTH_MAP, norm=norm, interpolation="nearest")
     bar = _bar(figure, axes, ScalarMappable(norm, matplotlib.colormaps[DEPTH_MAP]), size)
-    ticks = [v for p in range(-2, 4) for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if near <= v <= far]
-    while len(ticks) > 6:
-        ticks = ticks[::2]
-    ticks = ticks if len(ticks) >= 2 else [near * 1.02, math.sqrt(near * far), far / 1.02]
+    edge = (far / near) ** 0.04  # room for the number
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(10, 100), range(100, 1000)):
+        powers = range(math.floor(math.log10(near)) - 2, math.ceil(math.log10(far)) + 1)
+        ticks = [d * 10.0**p for p in powers for d in digits if near * edge <= d * 10.0**p <= far / edge]
+        if len(ticks) >= 3:
+            break
+    ticks = ticks[:: -(-len(ticks) // 6)]
     bar.xaxis.set_major_locator(FixedLocator(ticks))
     bar.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.3g} m"))
 
@@ -169,7 +172,8 @@ def _paint_layers(
         size, spacing="proportional",
     )  # fmt: skip
     step = style.nice_length((steps[-1] - steps[0]) / 4.0)
-    ticks = np.arange(math.ceil(steps[0] / step), math.floor(steps[-1] / step) + 1) * step
+    edge = 0.04 * (steps[-1] - steps[0])  # room for the number
+    ticks = np.arange(math.ceil((steps[0] + edge) / step), math.floor((steps[-1] - edge) / step) + 1) * step
     bar.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
     bar.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g} px".replace("-", "−")))
 

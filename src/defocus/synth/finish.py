@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import DatasetError
 from .card import card_text
 from .folder import pictures_of
+from .layouts import is_picture_path
 from .ledger import NAME, Ledger
 from .metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
 from .pictures import read_png
@@ -52,6 +53,7 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
 def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
     """Plan, metadata, card, sample figure and checksums of what is done so far; the same bytes for the same pairs."""
     records = [record for _, _, _, record in ledger.items(status="done")]
+    _remove_others(store, records)
     about = {"defocus": __version__, "fingerprint": plan.fingerprint, "plan": plan.as_json()}
     store.write(PLAN, json.dumps(about, indent=1).encode() + b"\n")
     store.write(JSON_LINES, jsonl_bytes(records))
@@ -62,6 +64,14 @@ def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
         written.append(SAMPLE)
     store.write(CARD, card_text(plan, records, sample=bool(records)).encode())
     store.write(CHECKSUMS, checksums_text(store, records, [*written, CARD]).encode())
+
+
+def _remove_others(store: Store, records: list[dict[str, Any]]) -> None:
+    """Pictures that no pair has: of an older plan, or of a killed task whose pairs were not chosen again."""
+    listed = {about["path"] for record in records for about in record["files"].values()}
+    for path in store.listing():
+        if is_picture_path(path) and path not in listed:
+            store.remove(path)
 
 
 def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,6 +20,10 @@ ROLES = ("blurred", "sharp", "left", "right")
 DPDD_SPLITS = {"train": "train", "validation": "val", "test": "test"}
 _DPDD = {"blurred": ("c", "source"), "sharp": ("c", "target"), "left": ("l", "source"), "right": ("r", "source")}
 _PAIRS = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
+_OURS = re.compile(
+    r"(train|val|test)_[clr]/(source|target)/\d{6,}\.png"
+    r"|(train|validation|test)/((input|target|left|right)/\d{6,}\.png|shard-\d{6,}\.tar)"
+)
 
 
 def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, str]:
@@ -30,6 +35,11 @@ def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, s
     if layout == "pairs":
         return {role: f"{split}/{_PAIRS[role]}/{number}.png" for role in roles}
     raise DatasetError(f"the layout {layout!r} has no file for each picture")
+
+
+def is_picture_path(path: str) -> bool:
+    """Whether one of the layouts would call a file of pictures so."""
+    return _OURS.fullmatch(path) is not None
 
 
 def shard_path(split: str, number: int) -> str:

@@ -1,0 +1,352 @@
+"""Plans, photographs, lenses and folders that are wrong: what is said, what is left behind, and what goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from defocus.cli import run
+from defocus.errors import PlanError
+from defocus.synth.ledger import NAME, Ledger
+from defocus.synth.lens_pool import find_lenses
+from defocus.synth.plan import make_plan
+
+WIDTH, HEIGHT = 120, 80
+SPLITS = {"train": "p[0-3].*", "validation": "p4.*", "test": "p5.*"}
+
+
+def write_plan(file: Path, plan: dict[str, Any]) -> Path:
+    """As TOML: parts of a plan are tables of numbers, texts and lists."""
+
+    def lines(table: dict[str, Any]) -> list[str]:
+        return [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+
+    text = lines({k: v for k, v in plan.items() if not isinstance(v, dict) and k != "sources"})
+    for source in plan.get("sources", []):
+        text += ["[[sources]]", *lines(source)]
+    for name, part in plan.items():
+        if isinstance(part, dict):
+            text += [f"[{name}]", *lines(part)]
+    file.write_text("\n".join(text) + "\n")
+    return file
+
+
+def write_photo(folder: Path, stem: str, seed: int, depth_size: tuple[int, int] = (WIDTH, HEIGHT)) -> Path:
+    """A picture of texture and, beside it, a slope from 1 to 8 m."""
+    random = np.random.default_rng(seed)
+    blocks = random.integers(20, 235, (HEIGHT // 4, WIDTH // 4, 3), np.uint8)
+    Image.fromarray(np.kron(blocks, np.ones((4, 4, 1), np.uint8))).save(folder / f"{stem}.png")
+    depth = np.geomspace(1.0, 8.0, depth_size[0])[None] * np.ones((depth_size[1], 1))
+    np.savez(folder / f"{stem}.npz", depth_m=depth.astype(np.float32))
+    return folder / f"{stem}.png"
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for k in range(6):
+        write_photo(folder, f"p{k}", k)
+    return folder
+
+
+@pytest.fixture
+def photo_plan(photos: Path, tiny_plan: dict[str, Any]) -> dict[str, Any]:
+    """Pairs from six photographs: four to train with, one each to validate and to test."""
+    plan = tiny_plan | {"sources": [{"kind": "rgb", "folder": str(photos)}]}
+    plan["lenses"] = {"only": ["canon-rf-*", "phone-us9*"], "survey": False}
+    for split, pattern in SPLITS.items():
+        plan[split] = plan[split] | {"images": [pattern]}
+    for split, pattern in (("train", "canon-*"), ("validation", "phone-us92*"), ("test", "phone-us93*")):
+        plan[split]["lenses"] = [pattern]
+    plan["train"]["pairs"], plan["validation"]["pairs"], plan["test"]["pairs"] = 6, 1, 1
+    return plan
+
+
+def told(capsys: pytest.CaptureFixture) -> str:
+    """What a command said in refusing: one line that begins with its name."""
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("defocus: ")]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def items(folder: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
+    with Ledger(folder / NAME, read_only=True) as ledger:
+        return list(ledger.items())
+
+
+# --- plans ---
+
+
+def test_a_typo_on_the_command_line(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture) -> None:
+    tiny_plan["patch"]["sizes"] = tiny_plan["patch"].pop("size")
+    file = write_plan(tmp_path / "plan.toml", tiny_plan)
+    for command in (["check", str(file)], ["run", str(file), "--out", str(tmp_path / "out")]):
+        assert run(["synth", *command]) == 2
+        assert told(capsys) == f"defocus: {file}: unknown key 'patch.sizes': did you mean 'size'?"
+    assert not (tmp_path / "out").exists()
+    assert run(["synth", "check", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml: cannot be read: No such file" in told(capsys)
+    assert run(["synth", "run", str(file)]) == 2
+    assert "--out" in told(capsys)
+
+
+def test_check_says_what_will_be_made(
+    tmp_path: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    file = write_plan(tmp_path / "plan.toml", photo_plan)
+    assert run(["synth", "check", str(file), "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "train: 6 pairs of 9 candidates, 4 images," in shown
+    assert "test: 1 pairs of 2 candidates, 1 images, 1 lenses" in shown
+    assert " free" in shown
+    assert not (tmp_path / "out").exists()
+
+
+# --- sources ---
+
+
+def test_folders_without_photographs(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for kind, folder, words in (
+        ("rgb", empty, f"sources.0.folder: no photograph with depth in {empty} (.png, "),
+        ("raw", empty, "(.dng, "),
+        ("rgb", tmp_path / "none", "is not a folder"),
+    ):
+        file = write_plan(tmp_path / "plan.toml", tiny_plan | {"sources": [{"kind": kind, "folder": str(folder)}]})
+        assert run(["synth", "check", str(file)]) == 2
+        assert words in told(capsys)
+    write_photo(empty, "p", 0)
+    (empty / "p.npz").unlink()
+    file = write_plan(tmp_path / "plan.toml", tiny_plan | {"sources": [{"kind": "rgb", "folder": str(empty)}]})
+    assert run(["synth", "check", str(file)]) == 2
+    assert f"{empty / 'p.npz'} is missing" in told(capsys)
+
+
+def test_a_photograph_without_depth_is_named(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    (photos / "p2.npz").unlink()
+    assert run(["synth", "check", str(write_plan(tmp_path / "plan.toml", photo_plan))]) == 0
+    shown = capsys.readouterr().out
+    assert f"left out: {photos / 'p2.png'}: no depth file" in shown
+    assert "9 candidates, 3 images" in shown
+
+
+def test_depth_of_another_size(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    write_photo(photos, "p4", 4, depth_size=(60, 40))
+    file = write_plan(tmp_path / "plan.toml", photo_plan)
+    assert run(["synth", "check", str(file)]) == 0  # resized, as the plan says by default
+    capsys.readouterr()
+    photo_plan["sources"][0]["resize_depth"] = False
+    write_plan(file, photo_plan)
+    assert run(["synth", "check", str(file)]) == 2  # nothing to validate with
+    message = told(capsys)
+    assert "validation: none of its 1 photographs can be read" in message
+    assert "60×40" in message
+    assert "120×80" in message
+
+
+def test_a_corrupt_raw_file(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for k in range(3):
+        write_dng(folder / f"r{k}.dng", k)
+        np.savez(folder / f"r{k}.npz", depth_m=np.full((HEIGHT, WIDTH), 2.0 + k, np.float32))
+    file = write_plan(tmp_path / "plan.toml", tiny_plan | {"sources": [{"kind": "raw", "folder": str(folder)}]})
+    assert run(["synth", "check", str(file)]) == 0  # whole, it can be read
+    assert "left out" not in capsys.readouterr().out
+    broken = folder / "r1.dng"
+    for content in (broken.read_bytes()[:3000], b"", b"not a photograph at all" * 50):
+        broken.write_bytes(content)
+        assert run(["synth", "check", str(file)]) == 2
+        message = told(capsys)
+        assert "none of its 1 photographs can be read, the first: " in message
+        assert str(broken) in message
+
+
+def write_dng(path: Path, seed: int) -> None:
+    """A small DNG of a Bayer sensor."""
+    import tifffile
+
+    stored = np.random.default_rng(seed).integers(600, 9000, (HEIGHT, WIDTH)).astype(np.uint16)
+    matrix = (6461, 10000, -1164, 10000, -857, 10000, -3825, 10000, 11597, 10000, 2534, 10000, -416, 10000, 1540, 10000,
+              6039, 10000)  # fmt: skip
+    tags = [
+        (271, 2, None, "Canon", True), (272, 2, None, "Test", True), (33421, 3, 2, (2, 2), True),
+        (33422, 1, 4, bytes((0, 1, 1, 2)), True), (50706, 1, 4, bytes((1, 4, 0, 0)), True),
+        (50708, 2, None, "Canon Test", True), (50714, 4, 1, 512, True), (50717, 4, 1, 15872, True),
+        (50721, 10, 9, matrix, True), (50728, 5, 3, (5, 10, 1, 1, 5, 8), True), (50778, 3, 1, 21, True),
+    ]  # fmt: skip
+    tifffile.imwrite(path, stored, photometric=32803, extratags=tags, metadata=None)
+
+
+def test_unreadable_sources_fail_alone(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    """One before the run, one in its middle: each is recorded with its reason, and others take the places."""
+    out = tmp_path / "out"
+    file = write_plan(tmp_path / "plan.toml", photo_plan)
+    (photos / "p1.png").write_bytes((photos / "p1.png").read_bytes()[:900])
+    photo_plan["select"] = {"surplus": 1.0}
+    write_plan(file, photo_plan)
+    assert run(["synth", "run", str(file), "--out", str(out), "--limit", "1"]) == 0
+    assert "stopped at the limit" in capsys.readouterr().out
+    failed = [(reason, record) for _, status, reason, record in items(out) if status == "failed"]
+    assert len(failed) == 3  # of 12 candidates, a quarter
+    assert all("p1.png" in reason and not record for reason, record in failed)
+    done = {one for one, status, _, _ in items(out) if status == "done"}
+    assert done
+
+    (photos / "p2.png").write_bytes(b"gone")
+    assert run(["synth", "run", str(file), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "train: 6 of 6 pairs" in shown
+    assert "failed: 'defocus synth report" in shown
+    after = items(out)
+    lost = [(reason, record) for _, status, reason, record in after if status == "failed" and record]
+    assert lost
+    assert all("p2.png" in reason and record["source"] == "p2.png" for reason, record in lost)
+    made = [record for _, status, _, record in after if status == "done"]
+    assert done <= {record["id"] for record in made}
+    fresh = {record["source"] for record in made if record["id"] not in done}
+    assert not fresh & {"p1.png", "p2.png"}
+    for record in made:
+        assert all((out / f["path"]).is_file() for f in record["files"].values())
+    assert run(["synth", "verify", str(out)]) == 0
+
+
+def test_a_split_that_cannot_be_filled(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    (photos / "p5.npz").write_bytes(b"no archive")
+    out = tmp_path / "out"
+    photo_plan["train"]["pairs"] = 1
+    assert run(["synth", "run", str(write_plan(tmp_path / "p.toml", photo_plan)), "--out", str(out)]) == 1
+    shown = capsys.readouterr().out
+    assert "test: 0 of 1 pairs" in shown
+    assert "train: 1 of 1 pairs" in shown
+    assert "fewer than wanted" in shown
+    assert all("p5.npz" in reason for _, status, reason, _ in items(out) if status == "failed")
+
+
+# --- lenses ---
+
+
+def test_lens_folders(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture) -> None:
+    folder = tmp_path / "lenses"
+    folder.mkdir()
+    (folder / "bad.zmx").write_text("VERS 1\nNAME nothing\n")
+    (folder / "worse.zmx").write_bytes(b"\x00\x01")
+    tiny_plan["lenses"] = {"builtin": False, "folders": [str(folder)], "survey": False}
+    file = write_plan(tmp_path / "plan.toml", tiny_plan)
+    assert run(["synth", "check", str(file)]) == 2
+    message = told(capsys)
+    assert "lenses: all 2 were rejected" in message
+    assert "bad.zmx" in message
+    for lenses, words in (
+        ({"builtin": False}, "there are none"),
+        ({"only": ["no-such-*"]}, "there are none"),
+        ({"folders": [str(tmp_path / "none")]}, "lenses.folders"),
+        ({"only": ["leica-summicron*"], "survey": False}, "no lenses are left for it of 1"),
+    ):
+        tiny_plan["lenses"] = lenses
+        assert run(["synth", "check", str(write_plan(file, tiny_plan))]) == 2
+        assert words in told(capsys)
+
+
+def test_all_lenses_outside_the_survey(tiny_plan: dict[str, Any]) -> None:
+    tiny_plan["lenses"] = {"only": ["phone-us9316811"], "max_f_number": 1.0}
+    with pytest.raises(PlanError, match=r"all 1 were rejected, the first: phone-us9316811: "):
+        find_lenses(make_plan(tiny_plan))
+
+
+def test_copies_of_a_lens_count_once(tmp_path: Path, tiny_plan: dict[str, Any]) -> None:
+    from defocus.lens import load_lens
+    from defocus.lens.formats import write_lens
+
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    write_lens(load_lens("phone-us9316811"), one / "copy.json")
+    plan = {"only": ["phone-us9*", "copy*"], "survey": False, "folders": [str(one)]}
+    found = find_lenses(make_plan(tiny_plan | {"lenses": plan}))
+    assert "copy.json" not in found.lenses
+    assert ("copy.json", "the same prescription as phone-us9316811") in found.rejected
+    shutil.copy(one / "copy.json", two / "copy.json")
+    plan["folders"] = [str(one), str(two)]
+    with pytest.raises(PlanError, match=r"copy\.json is there twice"):
+        find_lenses(make_plan(tiny_plan | {"lenses": plan}))
+
+
+# --- folders to write to ---
+
+
+def test_folders_that_cannot_be_written(
+    tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    file = write_plan(tmp_path / "plan.toml", tiny_plan)
+    (tmp_path / "file").write_text("in the way")
+    assert run(["synth", "run", str(file), "--out", str(tmp_path / "file" / "out")]) == 2
+    assert str(tmp_path / "file") in told(capsys)
+    assert run(["synth", "run", str(file), "--out", str(tmp_path / "file")]) == 2
+    assert str(tmp_path / "file") in told(capsys)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "thesis.tex").write_text("years of work")
+    assert run(["synth", "run", str(file), "--out", str(full)]) == 2
+    assert f"{full}: the folder is not empty (thesis.tex) and holds no ledger: take a new one" in told(capsys)
+    assert [p.name for p in full.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert run(["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out", str(locked)]) == 2
+    assert "no permission" in told(capsys)
+
+
+def test_a_changed_plan_is_refused(
+    reference_folder: Path, tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(reference_folder, out)
+    before = {p: p.read_bytes() for p in out.rglob("*.png")}
+    tiny_plan["train"]["pairs"], tiny_plan["seed"] = 2, 4
+    file = write_plan(tmp_path / "plan.toml", tiny_plan)
+    assert run(["synth", "run", str(file), "--out", str(out)]) == 2
+    message = told(capsys)
+    assert "seed: 3 -> 4; train.pairs: 6 -> 2" in message
+    assert "--replan" in message
+    assert {p: p.read_bytes() for p in out.rglob("*.png")} == before
+    assert run(["synth", "run", str(file), "--out", str(out), "--replan"]) == 0
+    assert "train: 2 of 2 pairs" in capsys.readouterr().out
+    listed = {out / f["path"] for _, status, _, r in items(out) if status == "done" for f in r["files"].values()}
+    assert set(out.rglob("*_c/*/*.png")) == listed  # nothing of the old plan is left among the pictures
+    assert run(["synth", "verify", str(out)]) == 0
+
+
+# --- other commands ---
+
+
+def test_what_the_other_commands_refuse(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for command in ("verify", "report"):
+        assert run(["synth", command, str(tmp_path / "none")]) == 2
+        assert str(tmp_path / "none") in told(capsys)
+    assert run(["synth", "show", str(tmp_path), "train-000000"]) == 2
+    assert "no data set" in told(capsys)
+    assert run(["synth", "run", "x.toml", "--out", str(tmp_path / "o"), "--engine", "cloud"]) == 2
+    told(capsys)
+    assert run(["synth", "run", "x.toml", "--out", str(tmp_path / "o"), "--workers", "0"]) == 2
+    assert "workers" in told(capsys)
