@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,8 @@ class FakeRay:
         self.needs: dict[str, Any] = {}
         self.started = 0
         self.dead: set[int] = set()
+        self.given: Counter[int] = Counter()  # tasks at hand, by actor
+        self.largest = 0
 
     def put(self, value: Any) -> Any:
         return value
@@ -139,6 +142,7 @@ class FakeRay:
                 self.number, self.name = number, name
 
             def remote(self, *arguments: Any) -> Any:
+                outer.given[self.number] += self.name == "do"
                 return (self.number, self.name, arguments[0].name if self.name == "do" else arguments[1])
 
         class Actor:
@@ -162,7 +166,9 @@ class FakeRay:
         if method == "begin":
             if self.begin_error is not None:
                 raise self.begin_error
-            return "a node", 7, self.seen
+            return "a node", 7, 2 + number % 3, self.seen
+        self.largest = max(self.largest, self.given[number])
+        self.given[number] -= 1
         if number in self.dead or name == "bad":
             self.dead.add(number)
             raise Lost("The actor died unexpectedly before finishing this task.\n\tclass_name: Server")
@@ -201,6 +207,7 @@ def test_only_the_task_that_kills_its_workers_is_given_up(empty_job: Job, worker
     assert ray.started <= workers + 2 * TRIES
     assert (ray.needs["num_gpus"], ray.needs["num_cpus"]) == (1, 1)
     assert len(team.members) <= workers
+    assert 2 <= ray.largest <= 4, "as many tasks as the actors asked for, 2 to 4"
     team.end()
     assert team.members == []
     assert list(tmp_path.iterdir()) == [], "the mark was left behind"

@@ -3,7 +3,7 @@
 Every node needs the same version of defocus (and of JAX), and must see the folder that is written to and those that
 sources are read from under the same names; each worker says so before it gets any work. Nodes of different kinds of
 processors or GPUs may round differently: pairs are the same bytes on equal nodes. As with local processes each actor
-has two tasks, one computed and one whose photographs are read meanwhile; an actor that dies is replaced, and a task
+has one task more than it computes, whose photographs are read meanwhile; an actor that dies is replaced, and a task
 that was lost three times, twice of them alone, is given up.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import uuid
 import weakref
 from collections import deque
@@ -25,7 +24,7 @@ from typing import Any
 
 from ...errors import DatasetError, DefocusError, MissingExtraError
 from ..store import SUFFIX, Store, open_store
-from ..work import Job, Result, Task, Worker
+from ..work import GPU_TASKS, Job, Result, Task, Worker
 from .local import AHEAD, TRIES, given_up
 
 STORE_BYTES = 128 * 2**20  # of a cluster that is started here: a job and small results
@@ -141,24 +140,19 @@ class _Connection:
 
 
 class _Server:
-    """The actor. Its methods run in as many threads as it may have tasks; one of them computes."""
+    """The actor. A thread waits for each of its tasks."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self._computing = threading.Lock()
 
-    def begin(self, job: Job, mark: str) -> tuple[str, int, bool]:
-        """Machine, process, and whether the leader's mark is seen from here."""
-        self._worker = Worker(job)
-        return socket.gethostname(), os.getpid(), self._worker.store.exists(mark)
+    def begin(self, job: Job, mark: str) -> tuple[str, int, int, bool]:
+        """Machine, process, how many tasks it wants, and whether the leader's mark is seen from here."""
+        worker = self._worker = Worker(job)
+        return socket.gethostname(), os.getpid(), worker.at_once() + 1, worker.store.exists(mark)
 
     def do(self, task: Task) -> Result:
-        worker = self._worker
-        assert worker is not None
-        worker.look_ahead(task)
-        with self._computing:
-            written = worker.do(task)
-        return written.result()
+        assert self._worker is not None
+        return self._worker.do(task).result()
 
 
 @dataclass
@@ -170,6 +164,7 @@ class _Member:
     tasks: dict[Any, Task] = field(default_factory=dict)  # by reference to the answer
     place: str = ""
     pid: int = 0
+    room: int = AHEAD  # tasks that it may have
 
 
 class _Team:
@@ -182,7 +177,7 @@ class _Team:
         store = open_store(job.target)
         self._sent = ray.put(replace(job, target=store.root))  # actors work in other folders
         self._store: Store = store
-        needs: dict[str, Any] = {"num_cpus": 1, "max_concurrency": AHEAD}
+        needs: dict[str, Any] = {"num_cpus": 1, "max_concurrency": GPU_TASKS + 1}
         if kind == "GPU":
             needs["num_gpus"] = 1
         # Ray allows each worker one thread of BLAS unless something is said; we keep what local workers have.
@@ -218,12 +213,12 @@ class _Team:
 
     def _busy(self, tasks: Iterator[Task], mark: str) -> bool:
         """Fill the team and hand out tasks; whether there is anything to wait for."""
-        at_work = sum(len(m.tasks) for m in self.members)
-        self._waiting += islice(tasks, max(AHEAD * self._workers - at_work - len(self._waiting), 0))
+        room = sum(m.room - len(m.tasks) for m in self.members) + AHEAD * (self._workers - len(self.members))
+        self._waiting += islice(tasks, max(room - len(self._waiting), 0))
         while self._waiting and len(self.members) < self._workers:
             actor = self._actor.remote()
             self.members.append(_Member(actor, actor.begin.remote(self._sent, mark)))
-        for _ in range(AHEAD):
+        for _ in range(max((m.room for m in self.members), default=0)):
             for member in sorted(self.members, key=lambda m: len(m.tasks)):
                 if self._waiting and self._may_take(member, self._waiting[0]):
                     task = self._waiting.popleft()
@@ -235,7 +230,7 @@ class _Team:
         if member.beginning is not None or not member.tasks:
             return member.beginning is None
         suspect = any(one.name in self._lost for one in (task, *member.tasks.values()))
-        return len(member.tasks) < AHEAD and not suspect
+        return len(member.tasks) < member.room and not suspect
 
     def _take(self, member: _Member, answer: Any) -> Iterator[Result]:
         try:
@@ -247,7 +242,7 @@ class _Team:
             del member.tasks[answer]
             yield given
             return
-        member.place, member.pid, seen = given
+        member.place, member.pid, member.room, seen = given
         member.beginning = None
         self._stillborn = 0
         if not seen:
