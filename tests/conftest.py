@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from defocus.cli.programs import keep_programs
 ROOT = Path(__file__).resolve().parents[1]
 # Before JAX is imported. The workers of one run, the commands that they start, and the next run share their programs.
 keep_programs(ROOT / ".cache" / "programs")
+# Most of a run is compilation, and the older code generator takes half the time for it; its programs are no slower. The
+# commands that tests start inherit it. `XLA_FLAGS= make test` tests the programs as users get them.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # The same examples in every run: a failure belongs to the change that made it.
 settings.register_profile("repeatable", derandomize=True)
