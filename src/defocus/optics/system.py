@@ -169,8 +169,9 @@ def group_by_bucket(
     lenses finds its program compiled.
     """
     groups: dict[tuple[int, int, int], list[int]] = {}
+    known: dict[int, Bucket] = {}  # a lens may be there many times
     for position, lens in enumerate(lenses):
-        b = bucket_of(lens)
+        b = known.get(id(lens)) or known.setdefault(id(lens), bucket_of(lens))
         groups.setdefault((b.surfaces, b.even, b.odd), []).append(position)
     for key in sorted(groups, key=lambda k: (len(groups[k]), k)):
         if len(groups[key]) >= fewest:

@@ -122,6 +122,16 @@ class Requests(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[np.asarray(rows)], self)
 
 
+@dataclass(frozen=True)
+class _Stage:
+    """Wavefronts of some requests, in arrays of one of a few sizes: anything else would compile for every size."""
+
+    rows: list[int]  # numbers of the requests
+    places: list[int]  # where each is in `found`; the rest is padding
+    waves: int  # wavelengths that count
+    found: Wavefronts
+
+
 def psf_batch(
     lenses: Sequence[Lens],
     *,
@@ -150,13 +160,15 @@ def psf_batch(
     requests = _requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, pitch * size, pitch, iris)
     out = np.zeros((len(lenses), len(parsed.names), size, size), np.float32)
     reports: list[dict[str, Any]] = [{} for _ in lenses]
-    for rows, found in _first_stage(lenses, requests, parsed, chosen):
-        for row, (psf, report) in zip(rows, _second_stage(found, pitch[rows], size, parsed, chosen), strict=True):
+    for stage in _first_stage(lenses, requests, parsed, chosen):
+        for row, (psf, report) in zip(
+            stage.rows, _second_stage(stage, pitch[stage.rows], size, parsed, chosen), strict=True
+        ):
             reports[row] = report
             if psf is not None:
                 out[row] = psf
         if progress:
-            progress(len(rows))
+            progress(len(stage.rows))
     return PsfBatch(out, parsed, pitch * 1e3, tuple(reports))
 
 
@@ -176,8 +188,9 @@ def wavefront_batch(
     nothing = np.zeros(len(lenses))
     requests = _requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, nothing, nothing, iris)
     parts = list(_first_stage(lenses, requests, parse_bands(bands), Choices(**choices)))
-    order = np.argsort([row for rows, _ in parts for row in rows])
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *(found for _, found in parts))
+    order = np.argsort([row for stage in parts for row in stage.rows])
+    cut = [_cut(stage.found, stage.places, stage.waves) for stage in parts]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *cut)
 
 
 def _requests(
@@ -191,23 +204,23 @@ def _requests(
     iris: Sequence[Iris] | None,
 ) -> Requests:
     shift = [math.nan] * len(height) if shift is None else shift
-    blades = None if iris is None else jax.tree.map(lambda *leaves: jnp.stack(leaves), *iris)
-    rows = [jnp.asarray(np.asarray(v, float)) for v in (height, azimuth, depth, focus, shift, window, pixel)]
+    blades = None if iris is None else jax.tree.map(lambda *leaves: np.stack(leaves), *iris)
+    # Of numpy until they are needed: on a device, choosing some of them would compile for every number of requests.
+    rows: list[Any] = [np.asarray(v, float) for v in (height, azimuth, depth, focus, shift, window, pixel)]
     return Requests(rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], blades)
 
 
 # --- first stage: wavefronts -----------------------------------------------------------------------------------------
 
 
-def _first_stage(
-    lenses: Sequence[Lens], requests: Requests, bands: Bands, chosen: Choices
-) -> Iterator[tuple[list[int], Wavefronts]]:
-    """The wavefronts of up to REQUESTS_AT_ONCE requests at a time, with the numbers of the requests."""
+def _first_stage(lenses: Sequence[Lens], requests: Requests, bands: Bands, chosen: Choices) -> Iterator[_Stage]:
+    """The wavefronts of up to REQUESTS_AT_ONCE requests at a time."""
     waves = [w for band in bands.wavelengths_nm for w in band]
     # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
     shown = waves + waves[-1:] * (WAVES - len(waves)) if jax.default_backend() == "cpu" else waves
     at_once = 32 if jax.default_backend() == "cpu" else 256
     rows: list[int] = []
+    places: list[int] = []
     found: list[Wavefronts] = []
     for lens_bucket, members in group_by_bucket(lenses, WORTH_A_PROGRAM, common=True):
         for start in range(0, len(members), at_once):
@@ -216,38 +229,56 @@ def _first_stage(
             # Each lens is packed once, however often it is asked for.
             different = {id(lenses[i]): lenses[i] for i in part}
             number = {key: n for n, key in enumerate(different)}
-            places = np.array([number[id(lenses[i])] for i in padded])
+            own = np.array([number[id(lenses[i])] for i in padded])
             index = np.stack(
                 [[padded_indices(lens, w, lens_bucket.surfaces) for w in shown] for lens in different.values()]
             )
-            systems = pack(list(different.values()), D_LINE_NM, lens_bucket)
+            # To a power of two: packing compiles for every number of lenses.
+            several = [*different.values()]
+            several += several[-1:] * ((1 << (len(several) - 1).bit_length()) - len(several))
+            systems = pack(several, D_LINE_NM, lens_bucket)
             stage = _find_wavefronts(
-                jax.tree.map(lambda leaf, p=places: leaf[p], systems),
-                jnp.asarray(index[places]),
-                jnp.asarray(np.array(shown) * 1e-6),
+                jax.tree.map(lambda leaf, o=own: np.asarray(leaf)[o], systems),
+                index[own],
+                np.array(shown) * 1e-6,
                 requests.take(padded),
-                jnp.array([chosen.by == "angle", FORMS.index(chosen.form), AMPLITUDES.index(chosen.amplitude)]),
-                jnp.array([len(part), len(waves)]),
+                np.array([chosen.by == "angle", FORMS.index(chosen.form), AMPLITUDES.index(chosen.amplitude)]),
+                np.array([len(part), len(waves)]),
                 clipping=chosen.clipping,
             )
             # Which half of the pupil shines is a number, not another program.
             part_of_lens = jnp.full_like(stage.spectrum.side, SIDES[chosen.side])
             stage = eqx.tree_at(lambda w: w.spectrum.side, stage, part_of_lens)
             rows += part
-            found.append(_cut(stage, len(part), len(waves)))
-            if len(rows) >= REQUESTS_AT_ONCE:
-                yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
-                rows, found = [], []
+            places += range(len(found) * at_once, len(found) * at_once + len(part))
+            found.append(stage)
+            if len(found) * at_once >= REQUESTS_AT_ONCE:
+                yield _Stage(rows, places, len(waves), _joined(found))
+                rows, places, found = [], [], []
     if rows:
-        yield rows, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
+        yield _Stage(rows, places, len(waves), _joined(found))
 
 
-def _cut(stage: Wavefronts, requests: int, waves: int) -> Wavefronts:
-    """The wanted rows of a padded stage."""
-    stage = jax.tree.map(lambda leaf: leaf[:requests], stage)
-    parts = (stage.wavefront, stage.spectrum, stage.needed, stage.finest)
-    fewer = jax.tree.map(lambda leaf: leaf[:, :waves], parts)
-    return eqx.tree_at(lambda s: (s.wavefront, s.spectrum, s.needed, s.finest), stage, fewer)
+def _joined(found: list[Wavefronts]) -> Wavefronts:
+    """Batches one after the other, filled up to a power of two of them with the last."""
+    if len(found) == 1:
+        return found[0]
+    wanted = 1 << (len(found) - 1).bit_length()
+    return _concatenate(*found, *[found[-1]] * (wanted - len(found)))
+
+
+@jax.jit
+def _concatenate(*found: Wavefronts) -> Wavefronts:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
+
+
+def _cut(found: Wavefronts, places: Sequence[int], waves: int) -> Wavefronts:
+    """The rows and wavelengths that count."""
+    found = jax.tree.map(lambda leaf: leaf[np.asarray(places)], found)
+    fewer = jax.tree.map(lambda leaf: leaf[:, :waves], (found.wavefront, found.spectrum, found.needed, found.finest))
+    return eqx.tree_at(
+        lambda s: (s.wavefront, s.spectrum, s.needed, s.finest), found, fewer, is_leaf=lambda leaf: leaf is None
+    )
 
 
 @partial(jax.jit, static_argnames=("clipping",))
@@ -325,17 +356,20 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
 
 
 def _second_stage(
-    found: Wavefronts, pixel: Float[np.ndarray, " requests"], size: int, bands: Bands, chosen: Choices
+    stage: _Stage, pixel: Float[np.ndarray, " requests"], size: int, bands: Bands, chosen: Choices
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]]:
     """Group by samples, propagate, fold wavelengths into bands; a PSF (None where there is none) and its report."""
+    found, places = stage.found, np.array(stage.places)
     if chosen.fringe_px is not None:
-        found = _coarser(found, pixel, size, chosen.fringe_px)
+        pitch = np.full(found.sensor_z.shape[0], pixel[0])
+        pitch[places] = pixel
+        found = _coarser(found, pitch, size * pitch, chosen.fringe_px)
     spectra = found.spectrum
     # From here on the host needs numbers, not arrays of the pupil.
     light = eqx.tree_at(lambda f: f.wavefront, found, _small(found.wavefront))
-    known = jax.device_get(eqx.tree_at(lambda f: f.spectrum, light, None))
+    known: Any = _cut(jax.device_get(eqx.tree_at(lambda f: f.spectrum, light, None)), stage.places, stage.waves)
     samples, finest = _samples(known, chosen), _finest(known, chosen)
-    status = [_status(known, i, samples[i]) for i in range(len(pixel))]
+    status = _statuses(known, samples)
     jobs: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for i, text in enumerate(status):
         if text == "ok":
@@ -351,41 +385,44 @@ def _second_stage(
         batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
         for start in range(0, len(pairs), batch):
             part = pairs[start : start + batch]
-            rows = np.array(part + [part[-1]] * (_round_batch(len(part), batch) - len(part)))
+            rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
             seen: Intensity = intensity_batch(
-                jax.tree.map(lambda leaf, r=rows: leaf[r[:, 0], r[:, 1]], spectra),
-                jnp.asarray(pixel[rows[:, 0]]),
-                jnp.asarray(len(part)),
+                _of_rows(spectra, places[rows[:, 0]], rows[:, 1]),
+                pixel[rows[:, 0]],
+                np.asarray(len(part)),
                 samples=count,
                 size=size,
                 supersample=supersample,
                 kernel=chosen.kernel,
                 dtype=dtype,
             )
-            places = tuple(np.array(part).T)
-            pixels[places] = np.asarray(seen.pixels)[: len(part)]
+            here = tuple(np.array(part).T)
+            pixels[here] = np.asarray(seen.pixels)[: len(part)]
             for name, values in measured.items():
-                values[places] = np.asarray(getattr(seen, name))[: len(part)]
+                values[here] = np.asarray(getattr(seen, name))[: len(part)]
 
     # A GPU's programs compile side by side, and one copies to the host while another computes.
     with ThreadPoolExecutor(1 if jax.default_backend() == "cpu" else PROGRAMS_AT_ONCE) as pool:
         list(pool.map(propagate, sorted(jobs.items())))
-    for i, text in enumerate(status):
-        if text != "ok":
-            yield None, {"status": text}
-        else:
-            numbers = {name: values[i] for name, values in measured.items()}
-            yield _fold(known, i, pixels[i], numbers, samples[i], finest[i], bands)
+    yield from _folded(known, status, pixels, measured, samples, finest, bands)
 
 
-def _coarser(found: Wavefronts, pixel: Float[np.ndarray, " requests"], size: int, fringe_px: float) -> Wavefronts:
+@jax.jit
+def _of_rows(spectra: Spectrum, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> Spectrum:
+    return jax.tree.map(lambda leaf: leaf[rows, waves], spectra)
+
+
+@jax.jit
+def _coarser(
+    found: Wavefronts, pixel: Float[Array, " requests"], window: Float[Array, " requests"], fringe_px: float
+) -> Wavefronts:
     """The same rays propagated at a wavelength so long that the finest fringes, λ / 2h, are `fringe_px` pixels wide.
 
     Where pixels are far larger than the Airy disc, PSFs are those of the rays, whatever the wavelength; the samples
     that they take are not, and fall with it. What diffraction adds grows to an Airy radius of 1.22 `fringe_px` pixels.
     """
     wavefront = found.wavefront
-    pitch = jnp.asarray(pixel)[:, None]
+    pitch = pixel[:, None]
     finest = wavefront.wavelength / (2.0 * jnp.max(wavefront.half, axis=-1))
     longer = jnp.maximum(fringe_px * pitch / finest, 1.0)
     wavelength = wavefront.wavelength * longer
@@ -395,7 +432,7 @@ def _coarser(found: Wavefronts, pixel: Float[np.ndarray, " requests"], size: int
         (
             found.spectrum.phase / longer[..., None, None],
             found.spectrum.wavelength * longer,
-            needed_samples(wavefront.half, wavefront.blur, size * pitch, wavelength),
+            needed_samples(wavefront.half, wavefront.blur, window[:, None], wavelength),
             needed_supersampling(wavefront.half, wavefront.core, pitch, wavelength),
         ),
     )
@@ -406,7 +443,7 @@ def _small(wavefront: Wavefront) -> Wavefront:
     return eqx.tree_at(lambda w: (w.phase, w.amplitude, w.rim), wavefront, (None, None, None))
 
 
-def _samples(known: Wavefronts, chosen: Choices) -> np.ndarray:
+def _samples(known: Any, chosen: Choices) -> np.ndarray:
     """Samples across the pupil for each request and wavelength."""
     if isinstance(chosen.sampling, int):
         return np.full(known.needed.shape, chosen.sampling)
@@ -418,74 +455,81 @@ def _samples(known: Wavefronts, chosen: Choices) -> np.ndarray:
     return np.vectorize(sized, otypes=[int])(np.nan_to_num(bound, nan=0.0, posinf=1e9))
 
 
-def _finest(known: Wavefronts, chosen: Choices) -> np.ndarray:
+def _finest(known: Any, chosen: Choices) -> np.ndarray:
     """Points per pixel and axis for each request and wavelength."""
     if chosen.supersample is not None:
         return np.full(known.finest.shape, chosen.supersample)
     return np.vectorize(supersampling_bucket, otypes=[int])(np.nan_to_num(known.finest, nan=0.0, posinf=1e9))
 
 
-def _status(known: Wavefronts, i: int, samples: np.ndarray) -> str:
+def _statuses(known: Any, samples: Int[np.ndarray, "requests waves"]) -> list[str]:
+    """ "ok", or why there is no PSF."""
+    residual, most = known.wavefront.residual_rms.max(1), samples.max(1)
+    good = known.in_front & known.chief.found & known.wavefront.found.all(1)
+    good &= (residual <= WORST_RESIDUAL) & (most <= MOST_SAMPLES)
+    return ["ok" if fine else _status(known, i, residual[i], most[i]) for i, fine in enumerate(good.tolist())]
+
+
+def _status(known: Any, i: int, residual: float, samples: int) -> str:
     if not known.in_front[i]:
         return "the object stands inside the lens"
     if not bool(known.chief.found[i]):
         return f"no chief ray: the farthest reaches {float(known.chief.reach[i]):.4g}"
     if not known.wavefront.found[i].all():
         return "no light gets through at this field"
-    residual = float(known.wavefront.residual_rms[i].max())
     if not residual <= WORST_RESIDUAL:
         return (
             f"no smooth wavefront: its fit is off by {residual:.2g} waves RMS, more than {WORST_RESIDUAL}; rays at the "
             "pupil's edge go astray: the clear apertures may be wider than the lens is made for"
         )
-    if samples.max() > MOST_SAMPLES:
-        return f"needs {samples.max()} samples across the pupil, more than {MOST_SAMPLES}: the blur is too large"
-    return "ok"
+    return f"needs {samples} samples across the pupil, more than {MOST_SAMPLES}: the blur is too large"
 
 
-def _fold(
-    known: Wavefronts,
-    i: int,
-    pixels: Float[np.ndarray, "waves size size"],
-    measured: dict[str, np.ndarray],
-    samples: np.ndarray,
-    finest: np.ndarray,
+def _folded(
+    known: Any,
+    status: list[str],
+    pixels: Float[np.ndarray, "requests waves size size"],
+    measured: dict[str, Float[np.ndarray, "requests waves"]],
+    samples: Int[np.ndarray, "requests waves"],
+    finest: Int[np.ndarray, "requests waves"],
     bands: Bands,
-) -> tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]:
-    """The bands of one request and its report."""
-    folded, lost, first = [], [], 0
-    for weights in bands.weights:
-        span = slice(first, first + len(weights))
-        first += len(weights)
-        mixed = np.tensordot(np.array(weights), pixels[span], axes=1)
-        total = float(mixed.sum())
-        if not (math.isfinite(total) and total > 0.0):
-            return None, {"status": "no light falls into the window"}
-        folded.append(mixed / total)
-        lost.append(1.0 - float(np.array(weights) @ measured["inside"][span]))
+) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, dict[str, Any]]]:
+    """Wavelengths folded into bands, and the reports."""
+    ends = np.cumsum([len(weights) for weights in bands.weights])
+    spans = [slice(end - len(weights), end) for end, weights in zip(ends, bands.weights, strict=True)]
+    sums = [np.einsum("rwyx,w->ryx", pixels[:, at], np.array(w)) for at, w in zip(spans, bands.weights, strict=True)]
+    lost = np.stack(
+        [1.0 - measured["inside"][:, at] @ np.array(w) for at, w in zip(spans, bands.weights, strict=True)], axis=1
+    )
+    mixed = np.stack(sums, axis=1)
+    total = mixed.sum((2, 3))
+    lit = (np.isfinite(total) & (total > 0.0)).all(1)
+    mixed = mixed / np.where(lit[:, None], total, 1.0)[..., None, None]
     wavefront = known.wavefront
-    return np.stack(folded), {
-        "status": "ok",
-        "samples": int(samples.max()),
-        "samples_needed": float(known.needed[i].max()),
-        "supersample": int(finest.max()),
-        "sampling_bound": float(known.bound[i]),
-        "residual_waves": float(wavefront.residual_rms[i].max()),
-        "residual_max_waves": float(wavefront.residual_max[i].max()),
-        "rays_apart": float(wavefront.apart[i].min()),
-        "energy_outside": max(lost),
+    columns: dict[str, np.ndarray] = {
+        "samples": samples.max(1),
+        "samples_needed": known.needed.max(1),
+        "supersample": finest.max(1),
+        "sampling_bound": known.bound,
+        "residual_waves": wavefront.residual_rms.max(1),
+        "residual_max_waves": wavefront.residual_max.max(1),
+        "rays_apart": wavefront.apart.min(1),
+        "energy_outside": lost.max(1),
         "energy_outside_bands": lost,
-        "strehl": float(measured["strehl"].mean()),
-        "pupil_area": float(wavefront.area[i].mean()),
-        "light_mm2": float(measured["light"].mean()),
-        "image_height_mm": float(wavefront.image_height[i, 0]),
-        "field_deg": math.degrees(float(known.chief.angle[i])),
-        "sensor_z_mm": float(known.sensor_z[i]),
-        "blur_mm": float(np.abs(wavefront.blur[i]).max()),
+        "strehl": measured["strehl"].mean(1),
+        "pupil_area": wavefront.area.mean(1),
+        "light_mm2": measured["light"].mean(1),
+        "image_height_mm": wavefront.image_height[:, 0],
+        "field_deg": np.degrees(known.chief.angle),
+        "sensor_z_mm": known.sensor_z,
+        "blur_mm": np.abs(wavefront.blur).max(tuple(range(1, wavefront.blur.ndim))),
     }
-
-
-def _round_batch(count: int, largest: int) -> int:
-    """A few or a full batch, so that few sizes compile; a processor computes only the rows that count."""
-    sizes = (largest,) if jax.default_backend() == "cpu" else (8, largest)
-    return min(next(size for size in sizes if size >= min(count, largest)), largest)
+    names = ("status", *columns)
+    rows = zip(status, *(column.tolist() for column in columns.values()), strict=True)
+    for psf, light, row in zip(mixed, lit.tolist(), rows, strict=True):
+        if row[0] != "ok":
+            yield None, {"status": row[0]}
+        elif not light:
+            yield None, {"status": "no light falls into the window"}
+        else:
+            yield psf, dict(zip(names, row, strict=True))

@@ -27,7 +27,7 @@ from .recipe import Recipe
 # core is finer than a pixel; the fringes of large blurs are faint. Few shapes: each of them compiles.
 WINDOWS = {16: 25, 32: 9, 64: 9, 96: 5}
 KERNEL_POINTS = 5  # the paper's
-SAMPLES = (512, 1024, 1536, 2048, 3072, 4096)
+SAMPLES = (768, 1536, 3072, 4096)
 
 
 @dataclass(frozen=True)

@@ -164,13 +164,11 @@ def _prepare(
 ) -> _Batch:
     padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
     place = place_arrays([(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded])
+    there = {name: jax.device_put((sharps[name].linear, sharps[name].depth_m)) for name in {r.source for r in padded}}
     cut = [
-        cut_patch(
-            jnp.asarray(sharps[r.source].linear), jnp.asarray(sharps[r.source].depth_m),
-            jax.tree.map(lambda leaf, k=k: leaf[k], place), size=plan.patch.size,
-        )
+        cut_patch(*there[r.source], jax.tree.map(lambda leaf, k=k: leaf[k], place), size=plan.patch.size)
         for k, r in enumerate(padded)
-    ]  # fmt: skip
+    ]
     data = jax.tree.map(lambda *leaves: np.stack(leaves), *(lenses[r.lens].data for r in padded))
     focus = np.array([r.focus_m * 1e3 for r in padded])
     pitch = np.array([r.pixel_um * 1e-3 for r in padded])

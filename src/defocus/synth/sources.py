@@ -24,7 +24,7 @@ from .plan import SPLITS, Plan, Source, SplitName
 
 RAW_SUFFIXES = (".dng", ".cr2", ".cr3", ".crw", ".nef", ".arw", ".raf", ".rw2", ".orf", ".pef", ".srw")
 RGB_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
-KEPT = 4  # photographs that a worker holds
+KEPT = 8  # photographs that a worker holds
 
 
 @dataclass(frozen=True)

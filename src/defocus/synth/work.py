@@ -1,17 +1,18 @@
 """What a worker does: tasks in, outcomes and finished files out. Any process can be one; none knows of the ledger.
 
-A task is a handful of candidates of one photograph to draw, or of recipes to make. A worker computes one task while the
-pictures of the one before are compressed and written by threads, and while the photographs of the next are read.
+A task is a handful of candidates of one photograph to draw, or of recipes to make. While a worker computes one task,
+the photographs of the next are read.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import jax
 
 from ..errors import DatasetError, DefocusError
 from .candidates import LensChoice, draw_candidates, identity
@@ -24,7 +25,8 @@ from .recipe import Outcome, Recipe
 from .sources import Sharp, SourceCache, SourceName
 from .store import Store, open_store
 
-WRITERS = 4
+WRITERS = 6  # threads that compress and write pictures
+GPU_TASKS = 3
 
 
 @dataclass(frozen=True)
@@ -65,26 +67,31 @@ class Job:
 
 
 class Worker:
-    """Does tasks, one computation at a time."""
+    """Does tasks: on a processor one after the other, on a GPU a few side by side, so that it need not wait."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.store: Store = open_store(job.target)
         self._cache = SourceCache(job.plan)
         self._choices: dict[SplitName, LensChoice] = {}
+        self._computers = ThreadPoolExecutor(self.at_once(), thread_name_prefix="compute")
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
-        self._finishers = ThreadPoolExecutor(2, thread_name_prefix="finish")
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
-        self._room = threading.Semaphore(2)  # tasks whose pictures wait to be written
+
+    @staticmethod
+    def at_once() -> int:
+        """Tasks that are computed side by side."""
+        return 1 if jax.default_backend() == "cpu" else GPU_TASKS
 
     def close(self) -> None:
-        for pool in (self._readers, self._writers, self._finishers):
-            pool.shutdown(wait=True)
+        for pool in (self._readers, self._computers, self._writers):
+            pool.shutdown(wait=True, cancel_futures=True)
 
-    def look_ahead(self, task: Task) -> None:
-        """Read the photographs of a task that will come soon."""
+    def do(self, task: Task) -> Future[Result]:
+        """Begin a task, or let it wait for its turn; its photographs are read meanwhile."""
         for name in task.sources:
             self._readers.submit(self._try, name)
+        return self._computers.submit(self._done, task)
 
     def _try(self, name: str) -> Sharp | DefocusError:
         try:
@@ -92,28 +99,31 @@ class Worker:
         except DefocusError as error:
             return error
 
-    def do(self, task: Task) -> Future[Result]:
-        """Compute a task now; the result comes when its files are written."""
+    def _done(self, task: Task) -> Result:
         watch = Stopwatch()
         sharps = {name: self._try(name) for name in task.sources}
         watch.lap("read")
         if task.kind == "draw":
-            ready: Future[Result] = Future()
-            ready.set_result(self._draw(task, sharps[task.sources[0]], watch))
-            return ready
+            return self._draw(task, sharps[task.sources[0]], watch)
         good = {name: s for name, s in sharps.items() if isinstance(s, Sharp)}
         recipes = [Recipe.from_json(r) for r in task.records]
         failed = [Outcome(r.id, "failed", str(sharps[r.source]), r.to_json()) for r in recipes if r.source not in good]
+        wanted = [r for r in recipes if r.source in good]
         try:
-            made = make_pairs(
-                self.job.plan, [r for r in recipes if r.source in good], good, self.job.lenses.lenses, watch
-            )
+            made = make_pairs(self.job.plan, wanted, good, self.job.lenses.lenses, watch)
+            encoded = list(self._writers.map(self._encode, [m for m in made if not m.refused]))
+            watch.lap("encode")
+            files = self._write_shard(task, encoded) if task.shard is not None else self._write_files(encoded)
+            watch.lap("write")
         except DatasetError as error:
-            ready = Future()
-            ready.set_result(Result(task, fatal=str(error)))
-            return ready
-        self._room.acquire()
-        return self._finishers.submit(self._finish, task, made, failed, watch)
+            return Result(task, fatal=str(error))
+        outcomes = [
+            Outcome(m.recipe.id, "rejected", m.refused, m.recipe.to_json())
+            if m.refused
+            else Outcome(m.recipe.id, "done", record=m.record | {"files": files[m.recipe.id]})
+            for m in made
+        ]
+        return Result(task, (*outcomes, *failed), watch.seconds)
 
     def _draw(self, task: Task, sharp: Sharp | DefocusError, watch: Stopwatch) -> Result:
         if isinstance(sharp, DefocusError):
@@ -128,28 +138,6 @@ class Worker:
             pool = self.job.lenses
             self._choices[split] = LensChoice.of([pool.lenses[name] for name in pool.of_split[split]])
         return self._choices[split]
-
-    def _finish(self, task: Task, made: list[Made], failed: list[Outcome], watch: Stopwatch) -> Result:
-        """Compress and write, in threads of their own."""
-        own = Stopwatch()
-        try:
-            encoded = list(self._writers.map(self._encode, [m for m in made if not m.refused]))
-            own.lap("encode")
-            files = self._write_shard(task, encoded) if task.shard is not None else self._write_files(encoded)
-            own.lap("write")
-        except DatasetError as error:
-            return Result(task, fatal=str(error))
-        except Exception as error:  # in a thread nobody would see it
-            return Result(task, fatal=f"{task.name}: {type(error).__name__}: {error}")
-        finally:
-            self._room.release()
-        outcomes = [
-            Outcome(m.recipe.id, "rejected", m.refused, m.recipe.to_json())
-            if m.refused
-            else Outcome(m.recipe.id, "done", record=m.record | {"files": files[m.recipe.id]})
-            for m in made
-        ]
-        return Result(task, (*outcomes, *failed), watch.seconds | own.seconds)
 
     def _encode(self, made: Made) -> tuple[Made, dict[str, bytes]]:
         return made, {role: png_bytes(values) for role, values in made.pictures.items()}

@@ -1,7 +1,7 @@
 """Processes of this machine. With one worker, this process itself.
 
-Each worker has two tasks: one that it computes and one whose photographs it reads meanwhile. A worker that dies is
-replaced, and its tasks are given out again; a task that kills three workers is given up with its reason.
+A worker that dies is replaced, and its tasks are given out again; a task that kills three workers is given up with its
+reason. A GPU is best served by one worker, whose threads share what is compiled.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -23,7 +24,7 @@ from ...errors import DatasetError
 from ..recipe import Outcome
 from ..work import Job, Result, Task, Worker
 
-AHEAD = 2
+AHEAD = 2  # tasks that a worker has: one that it computes and one whose photographs it reads
 TRIES = 3
 
 
@@ -53,15 +54,10 @@ def _here(job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
     worker = Worker(job)
     pending: set[Future[Result]] = set()
     try:
-        waiting = deque(_next(tasks, AHEAD))
-        while waiting:
-            for task in list(waiting)[1:]:
-                worker.look_ahead(task)
-            pending.add(worker.do(waiting.popleft()))
-            waiting += _next(tasks, 1)
-            done, pending = wait(pending, timeout=0.0)
-            yield from (future.result() for future in done)
-        while pending:
+        while True:
+            pending |= {worker.do(task) for task in _next(tasks, worker.at_once() + 1 - len(pending))}
+            if not pending:
+                return
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
     finally:
@@ -176,19 +172,16 @@ def _serve(job: Job, pipe: Connection) -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     worker = Worker(job)
     lock = threading.Lock()
-    pending: deque[Task] = deque()
 
     def send(future: Future[Result]) -> None:
-        with lock:
+        error = future.exception()
+        if error is not None:
+            traceback.print_exception(error)
+            os._exit(1)  # the leader counts it as a death, and tries the task again elsewhere
+        with lock, suppress(OSError):
             pipe.send(future.result())
 
-    try:
+    with suppress(EOFError, OSError):
         while True:
-            while not pending or pipe.poll():
-                task = pipe.recv()
-                pending.append(task)
-                if len(pending) > 1:
-                    worker.look_ahead(task)
-            worker.do(pending.popleft()).add_done_callback(send)
-    except (EOFError, OSError):
-        pass
+            worker.do(pipe.recv()).add_done_callback(send)
+    os._exit(0)
