@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -26,10 +27,13 @@ def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array,
     def row(i: Int[Array, ""]) -> Any:
         return function(*jax.tree.map(lambda leaf: leaf[i], arguments))
 
+    # Traced once, for its shapes and for the loop: a lens takes seconds to trace, and such loops are nested.
+    first = jnp.zeros((), int)
+    traced: Any = eqx.filter_closure_convert(row, first)
+
     def fill(i: Int[Array, ""], rows: Any) -> Any:
-        return jax.tree.map(lambda leaf, value: leaf.at[i].set(value), rows, row(i))
+        return jax.tree.map(lambda leaf, value: leaf.at[i].set(value), rows, traced(i))
 
     size = jax.tree.leaves(arguments)[0].shape[0]
-    shapes = jax.eval_shape(row, jnp.zeros((), int))
-    empty = jax.tree.map(lambda shape: jnp.zeros((size, *shape.shape), shape.dtype), shapes)
-    return jax.lax.fori_loop(0, count, fill, empty)
+    empty = jax.tree.map(lambda shape: jnp.zeros((size, *shape.shape), shape.dtype), traced.out_struct)
+    return jax.lax.fori_loop(first, jnp.asarray(count, int), fill, empty)

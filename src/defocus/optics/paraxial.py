@@ -92,6 +92,7 @@ def heights_and_angles(
     return seen
 
 
+@jax.jit
 def first_order(system: System) -> FirstOrder:
     """First-order data of one lens."""
     n, n_image = system.index[0], system.index[-1]
@@ -217,7 +218,7 @@ def _pupil_scale(system: System) -> tuple[Float[Array, " lenses"], FirstOrder]:
 
 def stop_radius_for(system: System, lenses: Sequence[Lens]) -> Float[np.ndarray, " lenses"]:
     """Stop radius (mm) that each lens's aperture definition asks for, paraxially; nan where it is given directly."""
-    scale, data = _pupil_scale(system)
+    scale, data = jax.tree.map(np.asarray, _pupil_scale(system))
     radii = np.full(len(lenses), np.nan)
     for i, lens in enumerate(lenses):
         value = lens.aperture.value

@@ -44,7 +44,7 @@ class Iris(eqx.Module):
     def make(radius: float, full: float, blades: int, roundness: float, rotation: float) -> Iris:
         """An iris in a lens whose round stop has the radius `full` (mm)."""
         open_iris = Iris(*(jnp.asarray(float(v)) for v in (radius, blades, roundness, rotation, full)))
-        corner = radius * float(open_iris.shape(jnp.asarray(float(rotation))))
+        corner = radius * float(_shape(open_iris, jnp.asarray(float(rotation))))
         return eqx.tree_at(lambda i: i.outer, open_iris, jnp.asarray(min(full, corner)))
 
     def shape(self, angle: Float[Array, "*any"]) -> Float[Array, "*any"]:
@@ -65,6 +65,9 @@ class Iris(eqx.Module):
         # The image-side frame: the meridian of +y turned to the azimuth, as for the directions of the light.
         angle = jnp.arctan2(along * sin - across * cos, along * cos + across * sin)
         return (across**2 + along**2) / (self.radius * self.shape(angle)) ** 2 - 1.0
+
+
+_shape = jax.jit(Iris.shape)
 
 
 class Rim(eqx.Module):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -49,7 +50,12 @@ class System(eqx.Module):
 
     def __getitem__(self, lens: int) -> System:
         """One lens of a batch."""
-        return System(**{name: getattr(self, name)[lens] for name in self.__dataclass_fields__})
+        return _one_of(self, lens)
+
+
+@jax.jit
+def _one_of(batch: System, lens: int | Int[Array, ""]) -> System:
+    return jax.tree.map(lambda leaf: leaf[lens], batch)
 
 
 class Bucket(eqx.Module):
@@ -123,8 +129,9 @@ def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucke
                 else:
                     arrays["odd"][row, i, (power - 3) // 2] = coefficient
         arrays["index"][row] = padded_indices(lens, wavelength_nm, bucket.surfaces)
-    system = System(**{name: jnp.asarray(value) for name, value in arrays.items()})
-    return _with_stop_radius(system, lenses, bucket)
+    # In numpy up to here: each operation of JAX outside a program is a program of its own, and compiles.
+    arrays["semi_diameter"][np.arange(len(lenses)), arrays["stop"]] = _stop_radii(arrays, lenses, bucket)
+    return System(**{name: jnp.asarray(value) for name, value in arrays.items()})
 
 
 def padded_indices(lens: Lens, wavelength_nm: float, surfaces: int) -> Float[np.ndarray, " media"]:
@@ -133,18 +140,17 @@ def padded_indices(lens: Lens, wavelength_nm: float, surfaces: int) -> Float[np.
     return np.concatenate([indices, np.full(surfaces + 1 - len(indices), indices[-1])])
 
 
-def _with_stop_radius(system: System, lenses: Sequence[Lens], bucket: Bucket) -> System:
-    """Fill in the stop radii that the apertures ask for; always at the d line, so that no stop changes with colour."""
+def _stop_radii(arrays: dict[str, np.ndarray], lenses: Sequence[Lens], bucket: Bucket) -> Float[np.ndarray, " lenses"]:
+    """The stop radii that the apertures ask for; always at the d line, so that no stop changes with colour."""
     from .paraxial import stop_radius_for
 
-    rows = jnp.arange(len(lenses))
-    given = np.array([lens.aperture.value if lens.aperture.kind == "stop_radius" else math.nan for lens in lenses])
+    by_radius = [lens.aperture.kind == "stop_radius" for lens in lenses]
+    given = np.array([x.aperture.value if own else math.nan for x, own in zip(lenses, by_radius, strict=True)], float)
     if np.isnan(given).any():
         index = np.stack([padded_indices(lens, D_LINE_NM, bucket.surfaces) for lens in lenses])
-        at_d_line = eqx.tree_at(lambda s: s.index, system, jnp.asarray(index))
+        at_d_line = System(**{name: jnp.asarray(value) for name, value in (arrays | {"index": index}).items()})
         given = np.where(np.isnan(given), stop_radius_for(at_d_line, lenses), given)
-    semi = system.semi_diameter.at[rows, system.stop].set(jnp.asarray(given))
-    return eqx.tree_at(lambda s: s.semi_diameter, system, semi)
+    return given
 
 
 def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:

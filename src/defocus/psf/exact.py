@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import TraceError
 from ..lens.prescription import Lens
@@ -24,6 +24,23 @@ from .spectrum import Bands, parse_bands
 
 MOST_RAYS = 4096  # across the pupil
 MARGIN = 1.25  # rays over the samples that the fast way needs
+
+
+@jax.jit
+def _aim(
+    system: System,
+    height: Float[Array, ""],
+    focus: Float[Array, ""],
+    shift: Float[Array, ""],
+    by_angle: Bool[Array, ""],
+) -> tuple[FirstOrder, Float[Array, ""], ChiefRay, Float[Array, ""]]:
+    """First-order data, where the sensor stands, the chief ray, and where that lands on the sensor; lengths in mm."""
+    data = first_order(system)
+    own_plane = jnp.isfinite(shift)
+    sensor_z = jnp.where(own_plane, shift, focused_sensor(system, data, focus))
+    plane = jnp.where(own_plane, 0.0, sensor_z)
+    chief = chief_ray(system, height, by_angle, plane)
+    return data, sensor_z, chief, chief.image_height + chief.image_slope * (sensor_z - plane)
 
 
 @jax.jit
@@ -52,14 +69,10 @@ def huygens_psf(
     """The PSF and its report; arguments as those of `psf_batch`, each for one point. `rays` across the pupil."""
     parsed = parse_bands(bands)
     system = pack_one(lens)
-    data = first_order(system)
-    own_plane = math.isfinite(sensor_shift_mm)
-    sensor_z = jnp.asarray(sensor_shift_mm) if own_plane else focused_sensor(system, data, jnp.asarray(focus_mm))
-    plane = jnp.zeros(()) if own_plane else sensor_z
-    chief = chief_ray(system, jnp.asarray(height_mm), by, plane)
+    height, focus, shift = (jnp.asarray(float(v)) for v in (height_mm, focus_mm, sensor_shift_mm))
+    data, sensor_z, chief, landing = _aim(system, height, focus, shift, jnp.asarray(by == "angle"))
     if not bool(chief.found):
         raise TraceError(f"{lens.name}: no chief ray: the farthest reaches {float(chief.reach):.4g}")
-    landing = chief.image_height + chief.image_slope * (sensor_z - plane)
     waves = [w for band in parsed.wavelengths_nm for w in band]
     fitted = wavefront_batch(
         [lens], height_mm=[height_mm], azimuth=[azimuth], depth_mm=[depth_mm], focus_mm=[focus_mm],
