@@ -79,11 +79,15 @@ def draw_candidates(
     return [outcomes[n] for n in numbers]
 
 
-def place_arrays(placed: Sequence[tuple[tuple[float, float], float, float, bool, float]]) -> Place:
+def place_arrays(
+    placed: Sequence[tuple[tuple[float, float], float, float, bool, float]],
+    shifts: Sequence[tuple[float, float]] | None = None,
+) -> Place:
     """Many places as one batch."""
     centre, rotation, scale, flip, exposure = zip(*placed, strict=True)
     mirror = [-1.0 if f else 1.0 for f in flip]
-    return Place(*(np.asarray(v, np.float32) for v in (centre, rotation, scale, mirror, exposure)))
+    moved = shifts if shifts is not None else [(0.0, 0.0)] * len(placed)
+    return Place(*(np.asarray(v, np.float32) for v in (centre, rotation, scale, mirror, exposure, moved)))
 
 
 def _measured(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.ndimage import gaussian_filter
 
 from ..psf.baselines import disk, gaussian
 from ..psf.compute import Side, psf_batch
@@ -27,6 +28,7 @@ from .recipe import Recipe
 # core is finer than a pixel; the fringes of large blurs are faint. Few shapes: each of them compiles.
 WINDOWS = {16: 25, 32: 9, 64: 9, 96: 5}
 KERNEL_POINTS = 5  # the paper's
+OFFSET_WINDOW, SMOOTH_PX = 32, 1.5
 SAMPLES = (768, 1536, 3072, 4096)
 
 
@@ -95,6 +97,38 @@ def find_layer_psfs(plan: Plan, blurs: Sequence[LayerBlur], side: Side | None = 
             larger = _compute(plan, blurs, groups.pop(window), window, side, made)
             groups.setdefault(_next_window(plan, window), []).extend(larger)
     return made
+
+
+def find_offsets(plan: Plan, recipes: Sequence[Recipe], lenses: Sequence[PoolLens]) -> list[tuple[float, float]]:
+    """By how many pixels, to the right and down, each lens moves what is in focus; (0, 0) where there is no PSF.
+
+    Coma throws the light to one side of the chief ray, by half a pixel where it is strong. What counts is where the
+    blurred picture agrees best with the sharp one. For pictures whose gradients are as strong at every scale that is
+    the highest point of the PSF, here of the sharpest one and smoothed a little: photographs are not sharper than that.
+    """
+    if plan.psf.kind != "lens":
+        return [(0.0, 0.0)] * len(recipes)
+    blurs = [
+        LayerBlur(r, lens, np.zeros(1), np.array([r.focus_m]), np.ones(1, bool))
+        for r, lens in zip(recipes, lenses, strict=True)
+    ]
+    made = [PatchPsfs(photo_bands(plan.psf.bands), plan.patch.kernel) for _ in recipes]
+    _compute(plan, blurs, [(p, 0) for p in range(len(blurs))], OFFSET_WINDOW, None, made)
+    return [_highest(patch.psfs[0].mean(0)) if 0 in patch.psfs else (0.0, 0.0) for patch in made]
+
+
+def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
+    """Where a smoothed PSF is highest, to the right of and below its middle: a parabola through the logarithms."""
+    smooth = np.log(np.maximum(gaussian_filter(psf.astype(np.float64), SMOOTH_PX, mode="constant"), 1e-12))
+    row, col = (int(np.clip(v, 1, psf.shape[0] - 2)) for v in np.unravel_index(np.argmax(smooth), smooth.shape))
+
+    def peak(before: float, here: float, after: float) -> float:
+        bend = before - 2.0 * here + after
+        return 0.5 * (before - after) / bend if bend < 0.0 else 0.0
+
+    right = col - psf.shape[0] // 2 + peak(*smooth[row, col - 1 : col + 2])
+    down = row - psf.shape[0] // 2 + peak(*smooth[row - 1 : row + 2, col])
+    return round(float(right), 3), round(float(down), 3)  # nobody sees less than a thousandth
 
 
 def _window(plan: Plan, coc: float) -> int:

@@ -47,6 +47,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "coc_low_px": ("number", "smallest signed radius of the circle of confusion"),
     "coc_high_px": ("number", "largest signed radius of the circle of confusion"),
     "largest_blur_px": ("number", "the larger of the two without its sign"),
+    "offset_px": ("json", "by which the lens moves what is in focus, right and down; it was taken back"),
     "layers": ("integer", "room for so many depth layers"),
     "layer_depth_m": ("json", "depths of the layers"),
     "layer_coc_px": ("json", "their signed blur radii"),

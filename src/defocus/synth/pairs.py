@@ -35,7 +35,7 @@ from ..psf.compute import Side
 from ..render.composite import render_layers
 from ..scene.layers import Layers, quantise
 from .candidates import place_arrays
-from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs
+from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
 from .patches import cut_patch
 from .plan import Plan
@@ -84,7 +84,10 @@ def make_pairs(
     watch = watch or Stopwatch()
     for recipe in recipes:
         _require_same(recipe, sharps[recipe.source], lenses[recipe.lens])
-    batches = _batched(plan, recipes, sharps, lenses)
+    chosen = [lenses[r.lens] for r in recipes]
+    offsets = dict(zip((r.id for r in recipes), find_offsets(plan, recipes, chosen), strict=True))
+    watch.lap("offsets")
+    batches = _batched(plan, recipes, sharps, lenses, offsets)
     known = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
     wanted = [
         LayerBlur(recipe, lenses[recipe.lens], coc[i], depth[i], used[i])
@@ -111,14 +114,18 @@ def make_pairs(
             one = Made(recipe, refused=refused)
             if not refused:
                 one.pictures = {role: array[number] for role, array in pictures.items()}
-                one.record = _record(plan, blur, sharps[recipe.source], own["blurred"][number])
+                one.record = _record(plan, blur, sharps[recipe.source], own["blurred"][number], offsets[recipe.id])
             made[recipe.id] = one
     watch.lap("render")
     return [made[r.id] for r in recipes]
 
 
 def _batched(
-    plan: Plan, recipes: Sequence[Recipe], sharps: dict[str, Sharp], lenses: dict[str, PoolLens]
+    plan: Plan,
+    recipes: Sequence[Recipe],
+    sharps: dict[str, Sharp],
+    lenses: dict[str, PoolLens],
+    offsets: dict[str, tuple[float, float]],
 ) -> list[_Batch]:
     """Recipes with room for equally many layers together."""
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
@@ -126,7 +133,7 @@ def _batched(
     for room in sorted({r.layers for r in recipes}):
         group = [r for r in recipes if r.layers == room]
         batches += [
-            _prepare(plan, group[start : start + at_once], room, sharps, lenses, at_once)
+            _prepare(plan, group[start : start + at_once], room, sharps, lenses, offsets, at_once)
             for start in range(0, len(group), at_once)
         ]
     return batches
@@ -147,6 +154,7 @@ class _Batch:
     linear: Float[Array, "batch rows cols 3"]
     coc: Float[Array, "batch rows cols"]
     layers: Layers
+    target: Float[Array, "batch rows cols 3"]  # what a lens without blur and offset would show
     colour: SensorColour
 
     @property
@@ -160,25 +168,32 @@ def _prepare(
     room: int,
     sharps: dict[str, Sharp],
     lenses: dict[str, PoolLens],
+    offsets: dict[str, tuple[float, float]],
     at_once: int,
 ) -> _Batch:
+    """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
     padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
-    place = place_arrays([(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded])
+    placed = [(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded]
+    straight, moved = place_arrays(placed), place_arrays(placed, [offsets[r.id] for r in padded])
     there = {name: jax.device_put((sharps[name].linear, sharps[name].depth_m)) for name in {r.source for r in padded}}
-    cut = [
-        cut_patch(*there[r.source], jax.tree.map(lambda leaf, k=k: leaf[k], place), size=plan.patch.size)
-        for k, r in enumerate(padded)
-    ]
+    cut, sharp = (
+        [
+            cut_patch(*there[r.source], jax.tree.map(lambda leaf, k=k: leaf[k], place), size=plan.patch.size)
+            for k, r in enumerate(padded)
+        ]
+        for place in (moved, straight)
+    )
     data = jax.tree.map(lambda *leaves: np.stack(leaves), *(lenses[r.lens].data for r in padded))
     focus = np.array([r.focus_m * 1e3 for r in padded])
     pitch = np.array([r.pixel_um * 1e-3 for r in padded])
     power = np.array([r.saturation for r in padded], np.float32)
-    linear, coc, layers = _layered(
-        jnp.stack([light for light, _ in cut]), jnp.stack([depth for _, depth in cut]), data, focus, pitch, power,
+    linear, coc, layers, target = _layered(
+        jnp.stack([light for light, _ in cut]), jnp.stack([depth for _, depth in cut]),
+        jnp.stack([light for light, _ in sharp]), data, focus, pitch, power,
         room=room, step=plan.depth.step_px, single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
     )  # fmt: skip
     colour = stack_colours([sharps[r.source].colour for r in padded])
-    return _Batch(recipes, linear, coc, layers, colour)
+    return _Batch(recipes, linear, coc, layers, target, colour)
 
 
 def patch_of(
@@ -188,7 +203,8 @@ def patch_of(
     place = place_arrays([(recipe.centre, recipe.rotation_rad, recipe.scale, recipe.flip, recipe.exposure)])
     one = jax.tree.map(lambda leaf: leaf[0], place)
     _, depth = cut_patch(jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m), one, size=plan.patch.size)
-    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, {lens.name: lens}, 1)
+    offset = {recipe.id: find_offsets(plan, [recipe], [lens])[0]}
+    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, {lens.name: lens}, offset, 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
 
@@ -197,6 +213,7 @@ def patch_of(
 def _layered(
     linear: Float[Array, "batch rows cols 3"],
     depth_m: Float[Array, "batch rows cols"],
+    target: Float[Array, "batch rows cols 3"],
     data: FirstOrder,
     focus: Float[Array, " batch"],
     pitch: Float[Array, " batch"],
@@ -206,20 +223,23 @@ def _layered(
     step: float,
     single: bool,
     srgb: bool,
-) -> tuple[Array, Array, Layers]:
-    """Light with its highlights, signed blur radii and layers. Without a sensor the "light" is the sRGB picture."""
+) -> tuple[Array, Array, Layers, Array]:
+    """Light with its highlights, signed blur radii, layers and target; without a sensor light is the sRGB picture."""
+
+    def shown(light: Array, power: Array) -> Array:
+        return encode(light, SRGB) if srgb else brighten(light, power)
 
     def one(
-        linear: Array, depth: Array, data: FirstOrder, focus: Array, pitch: Array, power: Array
-    ) -> tuple[Array, Array, Layers]:
+        linear: Array, depth: Array, target: Array, data: FirstOrder, focus: Array, pitch: Array, power: Array
+    ) -> tuple[Array, Array, Layers, Array]:
         if single:
             depth = jnp.full_like(depth, 2.0 / (1.0 / depth.min() + 1.0 / depth.max()))
         sensor = image_position(data, focus)
         coc = (blur_radius(data, depth.astype(jnp.float64) * 1e3, sensor) / pitch).astype(jnp.float32)
-        light = encode(linear, SRGB) if srgb else brighten(linear, power)
-        return light, coc, quantise(coc, depth, layers=room, step_px=step)
+        layers = quantise(coc, depth, layers=room, step_px=step)
+        return shown(linear, power), coc, layers, shown(target, power)
 
-    return jax.vmap(one)(linear, depth_m, data, focus, pitch, power)
+    return jax.vmap(one)(linear, depth_m, target, data, focus, pitch, power)
 
 
 def _expose(
@@ -239,7 +259,7 @@ def _expose(
             batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, Noise(shot, read),
             seeds, number, **options,
         )  # fmt: skip
-    out["sharp"] = _sharp(batch.linear, batch.colour, **options)
+    out["sharp"] = _sharp(batch.target, batch.colour, **options)
     return jax.device_get(out)
 
 
@@ -290,8 +310,9 @@ def _whole(display: Float[Array, "rows cols 3"], bits: int) -> Array:
     return jnp.round(jnp.clip(display, 0.0, 1.0) * top).astype(jnp.uint8 if bits == 8 else jnp.uint16)
 
 
-def _record(plan: Plan, blur: LayerBlur, sharp: Sharp, psfs: PatchPsfs) -> dict[str, Any]:
+def _record(plan: Plan, blur: LayerBlur, sharp: Sharp, psfs: PatchPsfs, offset: tuple[float, float]) -> dict[str, Any]:
     return blur.recipe.to_json() | {
+        "offset_px": list(offset),  # by which the lens moves what is in focus, and which was taken back
         "source_kind": sharp.kind,
         "psf": psfs.told(plan),
         "layer_depth_m": [float(f"{v:.6g}") for v in blur.depth_m[blur.used]],

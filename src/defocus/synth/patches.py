@@ -31,6 +31,7 @@ class Place(eqx.Module):
     scale: Float[Array | np.ndarray, "*batch"]
     mirror: Float[Array | np.ndarray, "*batch"]  # −1: left and right are exchanged
     exposure: Float[Array | np.ndarray, "*batch"]
+    shift: Float[Array | np.ndarray, "*batch 2"]  # of what the patch shows, to the left and up, in its own pixels
 
 
 class Measured(eqx.Module):
@@ -99,7 +100,7 @@ def _coordinates(
 ) -> tuple[Float[Array, "size size"], Float[Array, "size size"]]:
     """Where the patch's pixels lie in the photograph; (dx, dy) moves them by pixels of the photograph."""
     step = jnp.arange(size, dtype=jnp.float32) - (size - 1) / 2.0
-    u, v = place.mirror * step[None, :], step[:, None]
+    u, v = place.mirror * (step[None, :] + place.shift[0]), step[:, None] + place.shift[1]
     cos, sin = jnp.cos(place.rotation) / place.scale, jnp.sin(place.rotation) / place.scale
     return place.centre[0] + cos * u - sin * v + dx, place.centre[1] + sin * u + cos * v + dy
 
