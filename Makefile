@@ -7,10 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test check format clean
 
 demo: $(READY)
-	@mkdir -p demo
-	$(BIN)/defocus lens card canon-rf-85-f1.2 --out demo/card.png
-	$(BIN)/defocus blur scene:portrait --lens canon-rf-85-f1.2 --size 480x320 --sharp demo/sharp.png --out demo/blurred.png
-	@echo "Look at demo/blurred.png, and at the lens that made it: demo/card.png"
+	$(BIN)/defocus demo --out demo
 
 test: $(READY) check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -10,6 +10,7 @@ import typer
 from .. import __version__
 from ..errors import DefocusError
 from .blur import blur, refocus
+from .demo import demo
 from .depth import depth
 from .develop import develop
 from .lens import lens_app
@@ -40,6 +41,7 @@ app.command()(develop)
 app.command()(depth)
 app.command()(scene)
 app.add_typer(synth_app, name="synth")
+app.command()(demo)
 
 
 def _version(wanted: bool) -> None:

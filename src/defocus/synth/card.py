@@ -198,17 +198,22 @@ def _files(plan: Plan) -> str:
 
 def _loading(plan: Plan) -> str:
     split: SplitName = plan.splits[0]
+    ours = (
+        "With Defocus and PyTorch (`pip install 'defocus[train]'`):\n\n```python\n"
+        "from defocus.restore.pair_data import PairDataset\n\n"
+        f'pairs = PairDataset(".", "{split}", crop=256, augment=True)\n```\n\n'
+    )
     if plan.output.layout == "webdataset":
         shards = max(1, -(-plan.split(split).pairs // plan.output.pairs_per_shard)) - 1
         last = f"{shards:06d}"
-        return (
+        return ours + (
             "With WebDataset:\n\n```python\nimport webdataset\n\n"
             f'pairs = webdataset.WebDataset("{split}/shard-{{000000..{last}}}.tar", shardshuffle=False)\n'
             'pairs = pairs.decode("torchrgb").to_tuple("blurred.png", "sharp.png")\n```'
         )
     folder = f"{DPDD_SPLITS[split]}_c/source" if plan.output.layout == "dpdd" else f"{split}/input"
     target = folder.replace("source", "target").replace("input", "target")
-    return (
+    return ours + (
         "With PyTorch and Pillow alone:\n\n```python\nfrom pathlib import Path\n\nimport numpy as np\nimport torch\n"
         "from PIL import Image\n\n\nclass Pairs(torch.utils.data.Dataset):\n"
         f'    def __init__(self, blurred="{folder}", sharp="{target}"):\n'

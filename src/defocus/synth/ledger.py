@@ -47,7 +47,7 @@ class Ledger:
                     raise DatasetError(
                         "there is no ledger here: this is no data set made by `defocus synth run`", file=path
                     )
-                self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30.0)
+                self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)
             else:
                 self._db = sqlite3.connect(path, timeout=30.0)
                 self._db.execute("PRAGMA journal_mode = WAL")

@@ -82,13 +82,14 @@ def cut_patch(
     row, col = (
         jnp.clip(jnp.round(v).astype(jnp.int32), 0, n - 1) for v, n in ((y, depth_m.shape[0]), (x, depth_m.shape[1]))
     )
-    spread = jnp.maximum(1.0 / place.scale - 1.0, 0.0) / 2.0 + 0.0
+    # A pixel of the patch is wider than one of the photograph by so much; two points have the spread of that width.
+    spread = jnp.maximum(1.0 / place.scale - 1.0, 0.0) / math.sqrt(12.0)
 
     def several(_: None) -> Float[Array, "size size 3"]:
         return sum(  # type: ignore[return-value]
             _cubic(linear, *_coordinates(place, size, dx * spread, dy * spread))
-            for dx in (-0.5, 0.5)
-            for dy in (-0.5, 0.5)
+            for dx in (-1.0, 1.0)
+            for dy in (-1.0, 1.0)
         ) / jnp.float32(4.0)
 
     light = jax.lax.cond(spread > 0.0, several, lambda _: _cubic(linear, x, y), None)

@@ -43,6 +43,8 @@ class Engine(Protocol):
 
     def run(self, job: Job, tasks: Iterator[Task]) -> Iterator[Result]: ...
 
+    def close(self) -> None: ...
+
 
 @dataclass
 class Progress:
@@ -110,6 +112,8 @@ def run_plan(
     with Ledger(path) as ledger:
         ledger.begin(plan, replan=replan)
         lenses = find_lenses(plan)
+        _require_same(ledger, "images", {split: [s.name for s in group] for split, group in sources.items()}, replan)
+        _require_same(ledger, "lenses", {split: list(names) for split, names in lenses.of_split.items()}, replan)
         ledger.put("version", __version__)
         ledger.put("rejected_lenses", json.dumps(lenses.rejected))
         job = Job(plan, str(folder), lenses, {s.name: s for group in sources.values() for s in group})
@@ -122,6 +126,7 @@ def run_plan(
             _draw(plan, ledger, job, sources, engine, progress, tell)
             limited = _make(plan, ledger, job, engine, progress, tell, limit)
         finally:
+            engine.close()
             ledger.end_run(number, time.time(), progress.made_now, progress.seconds)
         progress.stage = "writing the metadata"
         tell(progress)
@@ -130,6 +135,21 @@ def run_plan(
                 ledger.set_aside(split)
         finish_folder(plan, store, ledger)
         return _summary(plan, ledger, time.time() - started, limited)
+
+
+def _require_same(ledger: Ledger, what: str, now: dict[SplitName, list[str]], replan: bool) -> None:
+    """Images and lenses stay in the splits that they were in: one that is new or gone would move the others."""
+    told = ledger.fact(f"split/{what}")
+    if told is not None and not replan and (before := json.loads(told)) != now:
+        old, new = ({name for names in part.values() for name in names} for part in (before, now))
+        changes = [f"{name} is new" for name in sorted(new - old)] + [f"{name} is gone" for name in sorted(old - new)]
+        shown = "; ".join(changes[:5]) or "they are divided differently"
+        raise DatasetError(
+            f"the {what} are not those that this folder was begun with ({shown}): restore them, take another folder, "
+            "or ask for --replan",
+            file=ledger.path.parent,
+        )
+    ledger.put(f"split/{what}", json.dumps(now))
 
 
 def _draw(
@@ -173,7 +193,10 @@ def _make(
         room = None if limit is None else limit - progress.done
         if room is not None and room <= 0:
             return progress.done < progress.wanted
-        tasks = [task for split in plan.splits for task in _make_tasks(plan, split, ledger, room)]
+        tasks: list[Task] = []
+        for split in plan.splits:
+            left = None if room is None else room - sum(len(t.records) for t in tasks)
+            tasks += _make_tasks(plan, split, ledger, left)
         if not tasks:
             return False
         before = progress.done

@@ -46,6 +46,9 @@ class LocalEngine:
             f"{device.device_kind} ({device.platform})" if device.platform != "cpu" else f"cpu, {os.cpu_count()} cores"
         )
 
+    def close(self) -> None:
+        """Workers end with the tasks."""
+
     def run(self, job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
         yield from _here(job, tasks) if self.workers == 1 else _Team(job, self.workers).run(tasks)
 
@@ -141,8 +144,9 @@ class _Team:
 
     def _bury(self, member: _Process) -> Iterator[Result]:
         self._members.remove(member)
-        for task in member.tasks.values():
-            self._tries[task.name] = self._tries.get(task.name, 0) + 1
+        for number, task in enumerate(member.tasks.values()):
+            # Only the first was at work: the others are innocent.
+            self._tries[task.name] = self._tries.get(task.name, 0) + (number == 0)
             if self._tries[task.name] < TRIES:
                 self._again.append(task)
             else:

@@ -1,0 +1,99 @@
+"""Killed at any moment, a run goes on and ends with the same bytes, whatever the number of workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from defocus.synth.ledger import NAME, Ledger
+from defocus.synth.verify import verify_folder
+
+PATIENCE_S = 240.0
+
+
+def _lines(table: dict[str, Any]) -> str:
+    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) + "\n"
+
+
+@pytest.fixture
+def plan_file(tiny_plan: dict[str, Any], tmp_path: Path) -> Path:
+    """The plan as TOML: the same as JSON for plain values and lists, and tables behind them."""
+    plain = {key: value for key, value in tiny_plan.items() if not isinstance(value, dict) and key != "sources"}
+    tables = [f"[[sources]]\n{_lines(source)}" for source in tiny_plan["sources"]]
+    tables += [f"[{key}]\n{_lines(value)}" for key, value in tiny_plan.items() if isinstance(value, dict)]
+    file = tmp_path / "plan.toml"
+    file.write_text("\n".join([_lines(plain), *tables]))
+    return file
+
+
+def start(plan: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "defocus", "synth", "run", str(plan), "--out", str(out), "--workers", str(workers)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def wait_for_pictures(out: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until the first picture is there: then most of the work is still to be done."""
+    end = time.monotonic() + PATIENCE_S
+    while not any(out.rglob("*.png")):
+        assert process.poll() is None, process.stderr and process.stderr.read().decode()
+        assert time.monotonic() < end, "no picture appeared"
+        time.sleep(0.02)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything that is visible but the ledger, which knows times."""
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and not p.name.startswith(NAME)
+    }
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def test_killed_with_two_workers_and_finished_by_one(plan_file: Path, reference_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs"
+    first = start(plan_file, out, 2)
+    wait_for_pictures(out, first)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate(timeout=60.0)  # ends when the last of its workers has noticed and closed its output
+    with Ledger(out / NAME, read_only=True) as ledger:
+        done = ledger.counts().get("done", 0)
+    assert done < 10  # it was killed before the end
+    second = start(plan_file, out, 1)
+    _, errors = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == 0, errors.decode()
+    assert files(out) == files(reference_folder)
+    assert verify_folder(out).sound
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds worker processes in /proc")
+def test_one_of_three_workers_is_killed(plan_file: Path, reference_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs"
+    process = start(plan_file, out, 3)
+    wait_for_pictures(out, process)
+    workers = children(process.pid)
+    assert workers
+    os.kill(workers[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors.decode()
+    assert files(out) == files(reference_folder)
