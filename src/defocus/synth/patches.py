@@ -1,6 +1,7 @@
 """Patches cut from photographs: turned, scaled and mirrored in one resampling.
 
-Light is interpolated by Catmull–Rom cubics, which leave pixels alone where the patch lies straight on them; a patch
+Light is interpolated by Catmull–Rom cubics within the range of the four pixels around, which leaves pixels alone where
+the patch lies straight on them; a patch
 that shows the photograph smaller takes the mean of 2 × 2 of them, spread over its pixels. Depth takes the nearest
 pixel: between two surfaces there is none.
 """
@@ -124,10 +125,16 @@ def _cubic(
 
     (row, down), (col, right) = taps(y, rows), taps(x, cols)
     total = jnp.zeros((*x.shape, 3), jnp.float32)
-    for r, wy in zip(row, down, strict=True):
-        for c, wx in zip(col, right, strict=True):
-            total = total + (wy * wx)[..., None] * image[r, c]
-    return total
+    near = []
+    for i, (r, wy) in enumerate(zip(row, down, strict=True)):
+        for j, (c, wx) in enumerate(zip(col, right, strict=True)):
+            value = image[r, c]
+            total = total + (wy * wx)[..., None] * value
+            if i in (1, 2) and j in (1, 2):
+                near.append(value)
+    # No further than the four pixels around: beside a highlight of thirty times white, cubics swing below black.
+    low, high = (combine(jnp.stack(near), axis=0) for combine in (jnp.min, jnp.max))
+    return jnp.clip(total, low, high)
 
 
 @partial(jax.jit, static_argnames=("size", "cluster", "nearest_focus_m", "farthest_focus_m"))

@@ -60,7 +60,7 @@ mode = "layers"               # "single": one depth for a patch (ablation)
 step_px = 1.0                 # layers are closer in blur than this
 
 [limits]
-samples = 1536                # lenses that would need more across the pupil are left out
+samples = 3072                # paper: 1536, at half this pixel pitch; lenses that would need more are left out
 # coc_px = 16.0               # a quarter of the kernel unless given
 
 [blur]                        # a wanted distribution of the largest blur radius, for example for a curriculum:
