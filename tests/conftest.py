@@ -44,7 +44,11 @@ FIRST = (
     "test_library.py",
     "test_apertures.py",
     "test_psf.py",
+    "test_torch_data.py",
+    "test_resume.py",
     "test_cli_blur.py",
+    "test_ray.py",
+    "test_alignment.py",
     "test_draw_psf.py",
 )
 

@@ -1,9 +1,8 @@
 """Patches cut from photographs: turned, scaled and mirrored in one resampling.
 
 Light is interpolated by Catmull–Rom cubics within the range of the four pixels around, which leaves pixels alone where
-the patch lies straight on them; a patch
-that shows the photograph smaller takes the mean of 2 × 2 of them, spread over its pixels. Depth takes the nearest
-pixel: between two surfaces there is none.
+the patch lies straight on them; a patch that shows the photograph smaller takes the mean of 2 × 2 of them, spread over
+its pixels. Depth takes the nearest pixel: between two surfaces there is none.
 """
 
 from __future__ import annotations
