@@ -285,8 +285,12 @@ def divide(
     patterns: dict[SplitName, tuple[str, ...]],
     fractions: dict[SplitName, float],
 ) -> dict[SplitName, tuple[str, ...]]:
-    """Names for each split that has pairs, none in two. Names that differ after an @ go together."""
-    groups = sorted({name.partition("@")[0] for name in names})
+    """Names for each split that has pairs, none in two. Lenses that differ after an @, in their state, go together."""
+
+    def group_of(name: str) -> str:
+        return name.partition("@")[0] if what == "lenses" else name
+
+    groups = sorted({group_of(name) for name in names})
     made: dict[SplitName, tuple[str, ...]] = {}
     taken: dict[str, SplitName] = {}
     if any(patterns[split] for split in plan.splits):
@@ -313,7 +317,7 @@ def divide(
         for start, end, split in zip([0, *ends[:-1]], ends, wanted, strict=True):
             taken |= dict.fromkeys(order[start:end], split)
     for split in plan.splits:
-        made[split] = tuple(name for name in names if taken.get(name.partition("@")[0]) == split)
+        made[split] = tuple(name for name in names if taken.get(group_of(name)) == split)
         if not made[split]:
             raise PlanError(
                 f"{split}: no {what} are left for it of {len(groups)}: give more, or other fractions or names"

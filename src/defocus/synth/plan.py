@@ -22,7 +22,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Source(_Part):
@@ -41,6 +41,10 @@ class Source(_Part):
             raise ValueError(f'kind = "{self.kind}" needs a folder')
         if self.kind == "scenes" and self.folder is not None:
             raise ValueError('kind = "scenes" takes no folder; did you mean kind = "raw" or "rgb"?')
+        try:
+            self.depth.format(stem="", folder="")
+        except (LookupError, ValueError, AttributeError) as error:
+            raise ValueError(f"depth = {self.depth!r}; expected a path with {{stem}} and {{folder}} alone") from error
         return self
 
 
@@ -73,6 +77,12 @@ class Patch(_Part):
     size: int = Field(384, ge=32, le=2048, multiple_of=2)
     kernel: int = Field(128, ge=32, le=512, multiple_of=32)
     photograph: tuple[int, int] = (1680, 1120)  # width and height that a photograph is reduced to; decides the pixels
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if not 1 <= self.photograph[1] <= self.photograph[0] <= 20_000:
+            raise ValueError(f"photograph = {list(self.photograph)}; expected width and height in pixels, not upright")
+        return self
 
 
 class Augment(_Part):
@@ -112,6 +122,12 @@ class Depth(_Part):
     farthest_m: float = Field(250.0, gt=0)
     mode: Literal["layers", "single"] = "layers"  # "single": one depth for the whole patch (the paper's ablation)
     step_px: float = Field(1.0, gt=0.1, le=8)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.nearest_m < self.farthest_m:
+            raise ValueError(f"nearest_m = {self.nearest_m} is not less than farthest_m = {self.farthest_m}")
+        return self
 
 
 class Limits(_Part):
