@@ -14,9 +14,12 @@ from PIL import Image
 
 from defocus.cli import run
 from defocus.errors import PlanError
+from defocus.synth.candidates import identity
 from defocus.synth.ledger import NAME, Ledger
 from defocus.synth.lens_pool import find_lenses
 from defocus.synth.plan import make_plan
+from defocus.synth.recipe import Outcome
+from defocus.synth.run import _make_tasks
 
 WIDTH, HEIGHT = 120, 80
 SPLITS = {"train": "p[0-3].*", "validation": "p4.*", "test": "p5.*"}
@@ -226,6 +229,42 @@ def test_unreadable_sources_fail_alone(
     assert run(["synth", "verify", str(out)]) == 0
 
 
+def test_mended_sources_come_back(tmp_path: Path, photos: Path, photo_plan: dict[str, Any]) -> None:
+    """The pairs that stood in for theirs go: as if nothing had ever failed."""
+    file = write_plan(tmp_path / "plan.toml", photo_plan)
+    whole = (photos / "p1.png").read_bytes()
+    (photos / "p1.png").write_bytes(whole[:900])
+    mended, never = tmp_path / "mended", tmp_path / "never"
+    assert run(["synth", "run", str(file), "--out", str(mended)]) == 0
+    first = {one for one, status, _, _ in items(mended) if status == "done"}
+    (photos / "p1.png").write_bytes(whole)
+    for out in (mended, never):
+        assert run(["synth", "run", str(file), "--out", str(out)]) == 0
+    after = {one for one, status, _, _ in items(mended) if status == "done"}
+    assert after != first
+    files = [{p.relative_to(out): p.read_bytes() for p in out.rglob("*.[pjs][nsh]*")} for out in (mended, never)]
+    assert len(files[0]) > 2 * 8
+    assert files[0] == files[1]
+
+
+def test_failed_pairs_of_a_finished_shard_are_tried_again(tmp_path: Path, tiny_plan: dict[str, Any]) -> None:
+    plan = make_plan(tiny_plan | {"output": {"layout": "webdataset"}, "select": {"sharpness": False}})
+    names = [identity("train", k) for k in range(plan.candidates("train"))]
+    records = {one: {"id": one, "source": "s", "index": k} for k, one in enumerate(names)}
+    with Ledger(tmp_path / NAME) as ledger:
+        ledger.take("draw/train/0", [Outcome(one, "drawn", record=records[one]) for one in names])
+        (task,) = _make_tasks(plan, "train", ledger, None)
+        assert task.ids == names[:6]
+        lost = [Outcome(one, "failed" if one == names[2] else "done", "", records[one]) for one in task.ids]
+        ledger.take(task.name, lost)
+        (again,) = _make_tasks(plan, "train", ledger, None)
+        assert (again.shard, again.ids) == (1, names[6:7])
+        ledger.take(again.name, [Outcome(names[6], "failed", "", records[names[6]])])
+        ledger.reopen()  # the next run
+        (retried,) = _make_tasks(plan, "train", ledger, None)
+        assert (retried.shard, retried.ids) == (2, names[2:3])
+
+
 def test_a_split_that_cannot_be_filled(
     tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
 ) -> None:
@@ -335,6 +374,40 @@ def test_a_changed_plan_is_refused(
     listed = {out / f["path"] for _, status, _, r in items(out) if status == "done" for f in r["files"].values()}
     assert set(out.rglob("*_c/*/*.png")) == listed  # nothing of the old plan is left among the pictures
     assert run(["synth", "verify", str(out)]) == 0
+
+
+def test_photographs_that_are_gone_are_refused_or_forgotten(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", photo_plan)), "--out", str(out)]
+    assert run([*command, "--limit", "1"]) == 0
+    (photos / "p0.png").unlink()
+    assert run(command) == 2
+    assert "p0.png is gone" in told(capsys)
+    assert run([*command, "--replan"]) == 0
+    every = [(one, record) for one, _, _, record in items(out)]
+    assert [one for one, _ in every if one.startswith("train")] == [identity("train", k) for k in range(9)]
+    assert "p0.png" not in {record.get("source") for _, record in every}
+    assert run(["synth", "verify", str(out)]) == 0
+
+
+def test_a_folder_has_one_run_at_a_time_and_a_ledger_one_folder(
+    tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out"]
+    with Ledger(out / NAME) as ledger:
+        assert run([*command, str(out)]) == 2
+        assert "another run is at work here" in told(capsys)
+        ledger.put("target", str(out))
+    foreign = tmp_path / "foreign" / "train" / "input" / "000000.png"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(b"somebody else's")
+    assert run([*command, str(tmp_path / "foreign"), "--ledger", str(out / NAME)]) == 2
+    assert f"this ledger is that of {out}" in told(capsys)
+    assert foreign.exists()
 
 
 # --- other commands ---

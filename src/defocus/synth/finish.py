@@ -22,7 +22,7 @@ SAMPLES = 12  # pairs of the sample figure
 
 
 def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Store, Path]:
-    """The store and the ledger's file. Left-overs of a killed run are removed.
+    """The store and the ledger's file.
 
     An address that is no folder of this machine needs a ledger's file of its own: SQLite must be able to lock it.
     """
@@ -33,6 +33,7 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
                 "not a folder of this machine: say where the ledger is to be kept (--ledger)", file=store.root
             )
         file = ledger
+        strangers = store.listing()
     else:
         try:
             store.folder.mkdir(parents=True, exist_ok=True)
@@ -40,13 +41,12 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
             raise DatasetError(f"cannot be made: {error.strerror}", file=store.folder) from error
         file = ledger or store.folder / NAME
         strangers = [p.name for p in store.folder.iterdir() if not p.name.startswith(".")]
-        if strangers and not file.exists():
-            raise DatasetError(
-                f"the folder is not empty ({', '.join(sorted(strangers)[:3])}) and holds no ledger: take a new one",
-                file=store.folder,
-            )
+    if strangers and not file.exists():
+        raise DatasetError(
+            f"the folder is not empty ({', '.join(sorted(strangers)[:3])}) and holds no ledger: take a new one",
+            file=store.root,
+        )
     store.check_writable()
-    store.sweep()
     return store, file
 
 

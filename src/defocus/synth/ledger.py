@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
+        self._alone: sqlite3.Connection | None = None
         try:
             if read_only:
                 if not path.is_file():
@@ -49,6 +51,7 @@ class Ledger:
                     )
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)
             else:
+                self._alone = _alone(path)
                 self._db = sqlite3.connect(path, timeout=30.0)
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute("PRAGMA synchronous = FULL")
@@ -57,7 +60,13 @@ class Ledger:
             raise DatasetError(f"the ledger cannot be opened: {error}", file=path) from error
 
     def close(self) -> None:
+        if self._alone is not None:
+            with suppress(sqlite3.Error):  # while somebody reads it stays as it is
+                # A log beside the file could not be opened in a folder that may only be read.
+                self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
+        if self._alone is not None:
+            self._alone.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -84,12 +93,17 @@ class Ledger:
                     "which forgets the pairs that are here and makes all of them anew",
                     file=self.path.parent,
                 )
-            with self._db:
-                for table in ("items", "tasks", "facts"):
-                    self._db.execute(f"DELETE FROM {table}")
+            self.forget()
         with self._db:
             self._put("plan", json.dumps(plan.as_json(), sort_keys=True))
             self._put("format", str(FORMAT))
+
+    def forget(self) -> None:
+        """All candidates, and whatever follows from them; not the plan, nor where the pictures are."""
+        with self._db:
+            for table in ("items", "tasks"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._db.execute("DELETE FROM facts WHERE key NOT IN ('plan', 'format', 'target')")
 
     def fact(self, key: str) -> str | None:
         row = self._db.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
@@ -127,10 +141,11 @@ class Ledger:
             )
             self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?)", (task, json.dumps(seconds or {})))
 
-    def set_aside(self, split: str) -> None:
-        """Candidates that a complete split did not need are spare."""
+    def set_aside(self, split: str, surplus: Iterable[str] = ()) -> None:
+        """Candidates that a complete split did not need are spare, and so are pairs that it has beyond its number."""
         with self._db:
             self._db.execute("UPDATE items SET status = 'spare' WHERE split = ? AND status = 'drawn'", (split,))
+            self._db.executemany("UPDATE items SET status = 'spare' WHERE id = ?", [(one,) for one in surplus])
 
     def reopen(self) -> None:
         """Before a run goes on: spare candidates count again, and failures are tried again.
@@ -202,3 +217,16 @@ class Ledger:
         columns = ("started", "ended", "engine", "workers", "device", "pairs", "seconds")
         rows = self._db.execute(f"SELECT {', '.join(columns)} FROM runs ORDER BY id")
         return [dict(zip(columns, row, strict=True)) | {"seconds": json.loads(row[-1])} for row in rows]
+
+
+def _alone(path: Path) -> sqlite3.Connection:
+    """A lock beside the ledger, which goes with the process: two runs would remove each other's files."""
+    lock = sqlite3.connect(path.with_name(f".{path.name}.lock"), timeout=0.0)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        if "locked" not in str(error):
+            raise
+        raise DatasetError("another run is at work here: wait for its end, or stop it", file=path.parent) from error
+    return lock

@@ -9,8 +9,10 @@ written once and whole.
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +29,7 @@ from .lens_pool import find_lenses
 from .patches import sharpest
 from .plan import Plan, SplitName
 from .sources import SourceName, find_sources
+from .store import Store
 from .work import Job, Result, Task
 
 DRAWN_AT_ONCE = 128  # candidates of one task at most
@@ -109,11 +112,14 @@ def run_plan(
     tell = watch or (lambda _: None)
     tell(progress)
     sources = find_sources(plan)
-    with Ledger(path) as ledger:
+    with Ledger(path) as ledger, _ledger_errors(path):
+        if ledger_file is not None:
+            _require_target(ledger, store)
+        store.sweep()  # what a killed run left; nobody else writes here now
         ledger.begin(plan, replan=replan)
         lenses = find_lenses(plan)
-        _require_same(ledger, "images", {split: [s.name for s in group] for split, group in sources.items()}, replan)
-        _require_same(ledger, "lenses", {split: list(names) for split, names in lenses.of_split.items()}, replan)
+        images = {split: [s.name for s in group] for split, group in sources.items()}
+        _require_same(ledger, {"images": images, "lenses": {k: list(v) for k, v in lenses.of_split.items()}}, replan)
         ledger.put("version", __version__)
         ledger.put("rejected_lenses", json.dumps(lenses.rejected))
         job = Job(plan, str(folder), lenses, {s.name: s for group in sources.values() for s in group})
@@ -132,16 +138,37 @@ def run_plan(
         tell(progress)
         for split in plan.splits:
             if ledger.counts(split).get("done", 0) >= plan.split(split).pairs:
-                ledger.set_aside(split)
+                ledger.set_aside(split, _surplus(plan, split, ledger))
         finish_folder(plan, store, ledger)
         return _summary(plan, ledger, time.time() - started, limited)
 
 
-def _require_same(ledger: Ledger, what: str, now: dict[SplitName, list[str]], replan: bool) -> None:
+@contextmanager
+def _ledger_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DatasetError(f"the ledger cannot be read or written: {error}; is the disk full?", file=path) from error
+
+
+def _require_target(ledger: Ledger, store: Store) -> None:
+    """A ledger that is kept elsewhere goes with one folder: pictures that are in no ledger are removed at the end."""
+    told = ledger.fact("target")
+    if told is not None and told != store.root:
+        raise DatasetError(f"this ledger is that of {told}: take another for {store.root}", file=ledger.path)
+    ledger.put("target", store.root)
+
+
+def _require_same(ledger: Ledger, now: dict[str, dict[SplitName, list[str]]], replan: bool) -> None:
     """Images and lenses stay in the splits that they were in: one that is new or gone would move the others."""
-    told = ledger.fact(f"split/{what}")
-    if told is not None and not replan and (before := json.loads(told)) != now:
-        old, new = ({name for names in part.values() for name in names} for part in (before, now))
+    for what, names in now.items():
+        told = ledger.fact(f"split/{what}")
+        if told is None or (before := json.loads(told)) == names:
+            continue
+        if replan:
+            ledger.forget()
+            break
+        old, new = ({name for part in parts.values() for name in part} for parts in (before, names))
         changes = [f"{name} is new" for name in sorted(new - old)] + [f"{name} is gone" for name in sorted(old - new)]
         shown = "; ".join(changes[:5]) or "they are divided differently"
         raise DatasetError(
@@ -149,7 +176,8 @@ def _require_same(ledger: Ledger, what: str, now: dict[SplitName, list[str]], re
             "or ask for --replan",
             file=ledger.path.parent,
         )
-    ledger.put(f"split/{what}", json.dumps(now))
+    for what, names in now.items():
+        ledger.put(f"split/{what}", json.dumps(names))
 
 
 def _draw(
@@ -230,6 +258,13 @@ def _make_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) 
         yield _make_task(f"make/{split}/{part[0]['index']}", split, part, None)
 
 
+def _surplus(plan: Plan, split: SplitName, ledger: Ledger) -> list[str]:
+    """Pairs that stood in for failures of an earlier run which are mended now: the least sharp beyond the number."""
+    drawn = [(record, status) for _, status, _, record in ledger.items(split) if record]
+    done = [record["id"] for record, status in _ranked(plan, drawn) if status == "done"]
+    return done[plan.split(split).pairs :]
+
+
 def _shard_tasks(
     plan: Plan, split: SplitName, ledger: Ledger, drawn: list[tuple[Record, str]], wanted: int, room: int | None
 ) -> Iterator[Task]:
@@ -239,9 +274,9 @@ def _shard_tasks(
     finished = ledger.finished()
     names = [f"make/{split}/shard/{number}" for number in range(len(shards))]
     if all(name in finished for name in names):
-        listed = {one for shard in shards for one in shard}
+        # Those drawn that stand in a finished shard's list failed in an earlier run, and are tried again.
         done = sum(status == "done" for _, status in drawn)
-        fresh = [r["id"] for r, status in _ranked(plan, drawn) if status == "drawn" and r["id"] not in listed]
+        fresh = [r["id"] for r, status in _ranked(plan, drawn) if status == "drawn"]
         fresh = sorted(fresh[: wanted - done])
         size = plan.output.pairs_per_shard
         shards += [fresh[start : start + size] for start in range(0, len(fresh), size)]
