@@ -201,14 +201,12 @@ def _loading(plan: Plan) -> str:
     ours = (
         "With Defocus and PyTorch (`pip install 'defocus[train]'`):\n\n```python\n"
         "from defocus.restore.pair_data import PairDataset\n\n"
-        f'pairs = PairDataset(".", "{split}", crop=256, augment=True)\n```\n\n'
+        f'pairs = PairDataset(".", "{split}", crop={min(256, plan.patch.size)}, augment=True)\n```\n\n'
     )
     if plan.output.layout == "webdataset":
-        shards = max(1, -(-plan.split(split).pairs // plan.output.pairs_per_shard)) - 1
-        last = f"{shards:06d}"
         return ours + (
-            "With WebDataset:\n\n```python\nimport webdataset\n\n"
-            f'pairs = webdataset.WebDataset("{split}/shard-{{000000..{last}}}.tar", shardshuffle=False)\n'
+            "With WebDataset:\n\n```python\nfrom glob import glob\n\nimport webdataset\n\n"
+            f'pairs = webdataset.WebDataset(sorted(glob("{split}/shard-*.tar")), shardshuffle=False)\n'
             'pairs = pairs.decode("torchrgb").to_tuple("blurred.png", "sharp.png")\n```'
         )
     folder = f"{DPDD_SPLITS[split]}_c/source" if plan.output.layout == "dpdd" else f"{split}/input"
