@@ -17,6 +17,7 @@ from defocus.errors import PlanError
 from defocus.synth.candidates import identity
 from defocus.synth.ledger import NAME, Ledger
 from defocus.synth.lens_pool import find_lenses
+from defocus.synth.pairs import make_pairs
 from defocus.synth.plan import make_plan
 from defocus.synth.recipe import Outcome
 from defocus.synth.run import _make_tasks
@@ -245,6 +246,28 @@ def test_mended_sources_come_back(tmp_path: Path, photos: Path, photo_plan: dict
     files = [{p.relative_to(out): p.read_bytes() for p in out.rglob("*.[pjs][nsh]*")} for out in (mended, never)]
     assert len(files[0]) > 2 * 8
     assert files[0] == files[1]
+
+
+def test_an_error_that_nobody_expected_fails_its_task_alone(
+    tmp_path: Path, tiny_plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def make(plan: Any, recipes: Any, *rest: Any) -> Any:
+        if recipes[0].split == "test":
+            raise ZeroDivisionError("of all things")
+        return make_pairs(plan, recipes, *rest)
+
+    monkeypatch.setattr("defocus.synth.work.make_pairs", make)
+    out = tmp_path / "out"
+    command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out", str(out)]
+    assert run(command) == 1
+    shown = capsys.readouterr()
+    assert "train: 6 of 6 pairs" in shown.out
+    assert "test: 0 of 2 pairs" in shown.out
+    assert "Traceback" in shown.err
+    failed = {(one.partition("-")[0], reason) for one, status, reason, _ in items(out) if status == "failed"}
+    assert failed == {("test", "ZeroDivisionError: of all things")}
+    monkeypatch.undo()
+    assert run(command) == 0
 
 
 def test_failed_pairs_of_a_finished_shard_are_tried_again(tmp_path: Path, tiny_plan: dict[str, Any]) -> None:

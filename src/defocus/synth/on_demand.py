@@ -8,7 +8,6 @@ plan's own seed alone, so that another seed never mixes splits.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from .pairs import Made, make_pairs
 from .plan import Blur, Plan, SplitName
 from .recipe import Recipe
 from .sources import SourceCache, SourceName, find_sources
+from .work import leave_room
 
 ATTEMPTS = 64
 IN_ONE_PHOTOGRAPH = 8  # attempts; then the next photograph is tried
@@ -40,7 +40,7 @@ class Maker:
     ) -> None:
         if split not in plan.splits:
             raise DatasetError(f"the plan has no pairs of the split {split!r}; it has {', '.join(plan.splits)}")
-        _leave_room()
+        leave_room()
         self.plan, self.split = plan, split
         self.seed = plan.seed if seed is None else seed
         self._blur, self._kept = blur, kept
@@ -55,7 +55,7 @@ class Maker:
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        _leave_room()
+        leave_room()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -125,8 +125,3 @@ class Maker:
 
     def _named(self, name: str) -> SourceName:
         return next(source for source in self._sources if source.name == name)
-
-
-def _leave_room() -> None:
-    """JAX otherwise takes three quarters of a GPU at its start, which the network needs."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -7,6 +7,7 @@ the photographs of the next are read.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -165,6 +166,11 @@ class Worker:
         return {
             one: {role: told | {"path": path} for role, told in by_role.items()} for one, by_role in members.items()
         }
+
+
+def leave_room() -> None:
+    """JAX otherwise takes three quarters of a GPU at its start, which a network or other workers need."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def _digest(data: bytes) -> str:

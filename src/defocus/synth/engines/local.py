@@ -22,7 +22,7 @@ from typing import Any
 
 from ...errors import DatasetError
 from ..recipe import Outcome
-from ..work import Job, Result, Task, Worker
+from ..work import Job, Result, Task, Worker, leave_room
 
 AHEAD = 2  # tasks that a worker has: one that it computes and one whose photographs it reads
 TRIES = 3
@@ -37,6 +37,8 @@ class LocalEngine:
         if workers < 1:
             raise DatasetError(f"{workers} workers; expected 1 or more")
         self.workers = workers
+        if workers > 1:
+            leave_room()  # this process looks at lenses with JAX, too
 
     def device(self) -> str:
         import jax
@@ -55,14 +57,17 @@ class LocalEngine:
 
 def _here(job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
     worker = Worker(job)
-    pending: set[Future[Result]] = set()
+    pending: dict[Future[Result], Task] = {}
     try:
         while True:
-            pending |= {worker.do(task) for task in _next(tasks, worker.at_once() + 1 - len(pending))}
+            pending |= {worker.do(task): task for task in _next(tasks, worker.at_once() + 1 - len(pending))}
             if not pending:
                 return
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                task, error = pending.pop(future), future.exception()
+                if error is not None:  # the others go on, as where a worker dies of it
+                    traceback.print_exception(error)
+                yield future.result() if error is None else given_up(task, f"{type(error).__name__}: {error}")
     finally:
         worker.close()
 
@@ -173,7 +178,7 @@ def _cause(code: int | None) -> str:
 def _serve(job: Job, pipe: Connection) -> None:
     """A worker process: tasks from the pipe, results back, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader decides
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    leave_room()
     worker = Worker(job)
     lock = threading.Lock()
 

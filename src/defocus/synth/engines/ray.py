@@ -24,7 +24,7 @@ from typing import Any
 
 from ...errors import DatasetError, DefocusError, MissingExtraError
 from ..store import SUFFIX, Store, open_store
-from ..work import GPU_TASKS, Job, Result, Task, Worker
+from ..work import GPU_TASKS, Job, Result, Task, Worker, leave_room
 from .local import AHEAD, TRIES, given_up
 
 STORE_BYTES = 128 * 2**20  # of a cluster that is started here: a job and small results
@@ -43,6 +43,7 @@ class RayEngine:
         if workers < 1:
             raise DatasetError(f"{workers} workers; expected 1 or more")
         self.workers = workers
+        leave_room()  # this process looks at lenses with JAX, too, perhaps on a worker's GPU
         self._connection = _Connection(_import_ray(), workers, address)
         weakref.finalize(self, self._connection.close)
 
