@@ -104,7 +104,7 @@ def test_the_pair_and_its_report(small: Camera) -> None:
     assert np.array_equal(made.sharp.linear, light)
     report = made.report
     assert report["layers"] == 2
-    assert report["parts"] == 4
+    assert report["parts"] == 1
     assert report["coc_px"][0] == pytest.approx(0.0, abs=1e-3)
     assert report["coc_px"][1] == pytest.approx(small.circle_of_confusion_px(math.inf), rel=1e-4)
     assert report["kernel_px"] >= 2 * report["coc_px"][1]

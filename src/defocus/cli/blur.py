@@ -69,7 +69,7 @@ SensorOption = Annotated[
 ]
 VignettingOption = Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")]
 PartsOption = Annotated[
-    int, typer.Option(help="Parts of the pupil followed separately at depth edges; 1 is the fastest.", min=1, max=16)
+    int, typer.Option(help="Parts of the pupil followed separately at depth edges; 4 are better, and slow.", min=1, max=16)
 ]
 ExactOption = Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")]
 KernelOption = Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)]
@@ -103,7 +103,7 @@ def blur(
     pixel_um: PixelOption = None,
     sensor: SensorOption = None,
     vignetting: VignettingOption = False,
-    parts: PartsOption = 4,
+    parts: PartsOption = 1,
     max_kernel: KernelOption = 256,
     exact: ExactOption = False,
     bits: Annotated[int, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF.")] = 8,
