@@ -91,7 +91,7 @@ def fake_folder(
     rng = np.random.default_rng(5)
     plan = fake_plan(layout, bits, pairs, side)
     store = open_store(folder)
-    store.write(PLAN, json.dumps(plan.as_json(), sort_keys=True, indent=1).encode())
+    store.write(PLAN, json.dumps({"plan": plan.as_json()}, indent=1).encode())
     ledger = Ledger(folder / NAME)
     ledger.begin(plan)
     records: list[dict[str, Any]] = []

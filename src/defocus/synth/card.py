@@ -35,7 +35,7 @@ def card_text(plan: Plan, records: Iterable[Record], *, sample: bool = True) -> 
         "\n".join(f"- {line}" for line in made_in_words(plan)),
         "The whole plan (also in `plan.json`); with the same sources, lenses and version of the program it gives the "
         "same bytes:",
-        f"```json\n{json.dumps(_without_places(plan.as_json()), indent=1)}\n```",
+        f"```json\n{json.dumps(without_places(plan.as_json()), indent=1)}\n```",
         "## Fields",
         f"`{JSON_LINES}` holds a line of JSON for each pair, with every number that the pair was made of; `{TABLE}` "
         "holds the same as a table. Lengths without a unit in their name are pixels of the pictures. Its columns:",
@@ -241,7 +241,7 @@ def _last(folder: PurePath | None) -> str:
     return f"`{folder.name}`" if folder is not None else ""
 
 
-def _without_places(plan: dict[str, Any]) -> dict[str, Any]:
+def without_places(plan: dict[str, Any]) -> dict[str, Any]:
     """Folders by their last name: where they lay is nobody's business."""
     made = json.loads(json.dumps(plan))
     for source in made["sources"]:

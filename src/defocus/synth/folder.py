@@ -64,6 +64,8 @@ def open_folder(folder: str | Path) -> PairFolder:
             plan = json.loads(store.read(PLAN))
         except ValueError as error:
             raise DatasetError(f"no JSON: {error}", file=store.place(PLAN)) from error
+        if isinstance(plan, dict):  # among what is said of the program
+            plan = plan.get("plan", plan)
     if not isinstance(plan, dict):
         raise DatasetError("no plan: it is no JSON object", file=store.place(PLAN))
     return PairFolder(store, plan, ledger)

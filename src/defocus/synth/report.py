@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError, PlanError
-from .card import made_in_words
+from .card import made_in_words, without_places
 from .charts import bars, histogram, shares
 from .contact_sheet import VIEWER, contact_sheet
 from .folder import PairFolder, open_folder
@@ -32,7 +32,9 @@ _ALONE = re.compile(r"(?<![\w.\-])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     """Write the page to `out` (without it: report.html in the folder) and say where it is."""
     if out is None:
-        out = Path(str(folder)) / REPORT
+        if "://" in str(folder):
+            raise DatasetError("not a folder of this machine: say where to write the page (--out)", file=folder)
+        out = Path(folder) / REPORT
     out = Path(out)
     opened = open_folder(folder)
     try:
@@ -236,7 +238,8 @@ def _plan_part(given: dict[str, Any], plan: Plan | None) -> str:
     words, changes = "", ""
     if plan is not None:
         words = "<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in made_in_words(plan)) + "</ul>"
-        told = plan_difference(make_plan({}).as_json(), plan.as_json())
+        given = without_places(plan.as_json())
+        told = plan_difference(make_plan({}).as_json(), given)
         rows = "".join(f"<li><code>{html.escape(line)}</code></li>" for line in told)
         changes = f"<div><h3>Other than the paper's settings</h3><ul>{rows}</ul></div>" if told else ""
     whole = html.escape(json.dumps(given, indent=1))

@@ -48,7 +48,7 @@ def show_pair(folder: str | Path, identity: str) -> Shown:
             raise DatasetError(
                 f"no pair {identity!r}; there are {', '.join(some) or 'none'}, ...", file=opened.store.root
             )
-        plan = make_plan(opened.plan.get("plan", opened.plan))
+        plan = make_plan(opened.plan)
         _, held = next(pictures_of(opened.store, [record], record["files"]))
     finally:
         opened.close()
