@@ -33,7 +33,7 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
                 "not a folder of this machine: say where the ledger is to be kept (--ledger)", file=store.root
             )
         file = ledger
-        strangers = store.listing()
+        strangers = [] if file.exists() else store.listing()
     else:
         try:
             store.folder.mkdir(parents=True, exist_ok=True)

@@ -130,35 +130,31 @@ def _files(source: Source, number: int) -> list[SourceName]:
     assert folder is not None
     if not folder.is_dir():
         raise PlanError(f"sources.{number}.folder: {folder} is not a folder")
-    suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
-    photos = sorted(p for p in folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file())
-    found: list[tuple[Path, Path]] = []
-    missing: list[tuple[Path, Path]] = []
-    for photo in photos:
-        text = source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
-        depth = Path(text) if Path(text).is_absolute() else photo.parent / text
-        if depth == photo:
-            continue  # a depth map among the pictures
-        (found if depth.is_file() else missing).append((photo, depth))
+    photos = _photos(source)
+    found = [(photo, depth) for photo, depth in photos if depth.is_file()]
     if not found:
-        why = f"; {missing[0][1]} is missing, for one" if missing else f" ({', '.join(suffixes)})"
+        suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
+        why = f"; {photos[0][1]} is missing, for one" if photos else f" ({', '.join(suffixes)})"
         raise PlanError(f"sources.{number}.folder: no photograph with depth in {folder}{why}")
     return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, source.resize_depth) for p, d in found]
 
 
 def missing_depths(plan: Plan) -> list[str]:
     """Photographs that are left out because they have no depth file."""
-    out = []
-    for source in plan.sources:
-        if source.folder is None:
-            continue
-        suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
-        for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
-            text = source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
-            depth = Path(text) if Path(text).is_absolute() else photo.parent / text
-            if not depth.is_file():
-                out.append(str(photo))
-    return out
+    folders = [source for source in plan.sources if source.folder is not None]
+    return [str(photo) for source in folders for photo, depth in _photos(source) if not depth.is_file()]
+
+
+def _photos(source: Source) -> list[tuple[Path, Path]]:
+    """The photographs in a folder, each with where its depth should be."""
+    assert source.folder is not None
+    suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
+    found: list[tuple[Path, Path]] = []
+    for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
+        depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
+        if depth != photo:  # a depth map among the pictures
+            found.append((photo, depth))
+    return found
 
 
 def _make_scene(source: SourceName, plan: Plan) -> Sharp:
