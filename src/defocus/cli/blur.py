@@ -69,7 +69,7 @@ SensorOption = Annotated[
 ]
 VignettingOption = Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")]
 PartsOption = Annotated[
-    int, typer.Option(help="Parts of the pupil followed separately at depth edges; 4 are better, and slow.", min=1, max=16)
+    int, typer.Option(help="Parts of the pupil followed separately at depth edges; 4: better, slower.", min=1, max=16)
 ]
 ExactOption = Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")]
 KernelOption = Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)]
