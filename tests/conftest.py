@@ -12,6 +12,8 @@ from jaxtyping import install_import_hook
 from defocus.cli.programs import keep_programs
 
 ROOT = Path(__file__).resolve().parents[1]
+# Many processes start here, and each would compile the same small programs again.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # Before JAX is imported. The workers of one run, the commands that they start, and the next run share their programs.
 keep_programs(ROOT / ".cache" / "programs")
 # Most of a run is compilation, and the older code generator takes half the time for it; its programs are no slower. The

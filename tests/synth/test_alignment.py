@@ -105,3 +105,14 @@ def test_what_is_in_focus_agrees_to_a_tenth_of_a_pixel(
     assert np.abs(pair["coc"]).max() > 2.0  # and there is something out of focus
     right, down = displacement(blurred, sharp, pair["focused"])
     assert np.hypot(right, down) < 0.1, (right, down)
+
+
+def test_a_pair_is_the_same_alone_and_among_others(
+    pairs: dict[tuple[str, tuple[float, float]], dict[str, Any]], plan: Plan, sharp: Sharp
+) -> None:
+    lens = load_pool_lens(plan, COMATIC)
+    field = FIELDS[COMATIC][0]
+    number = list(pairs).index((COMATIC, field))
+    alone = make_pairs(plan, [recipe(number, field, lens, sharp)], {sharp.name: sharp}, {COMATIC: lens})[0]
+    for role, values in pairs[COMATIC, field]["pictures"].items():
+        assert np.array_equal(alone.pictures[role], values), role

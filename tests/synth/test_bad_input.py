@@ -216,7 +216,8 @@ def test_unreadable_sources_fail_alone(
     assert run(["synth", "run", str(file), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "train: 6 of 6 pairs" in shown
-    assert "failed: 'defocus synth report" in shown
+    assert "6 failed, most often because:" in shown
+    assert "damaged or truncated" in shown
     after = items(out)
     lost = [(reason, record) for _, status, reason, record in after if status == "failed" and record]
     assert lost

@@ -17,7 +17,7 @@ def demo(
     from .synth import make_engine, run_with_bar, show_summary
 
     summary = run_with_bar(demo_plan(), str(out), make_engine("local", 1, None))
-    show_summary(summary, str(out))
+    show_summary(summary)
     page = write_report(out)
     typer.echo(f"look at {page} and {out / 'sample.png'}")
     if show:

@@ -68,7 +68,7 @@ def run(
     from ..synth.plan import load_plan
 
     summary = run_with_bar(load_plan(plan), out, make_engine(engine, workers, address), limit, replan, ledger)
-    show_summary(summary, out)
+    show_summary(summary)
     if not summary.complete and not summary.limited:
         raise typer.Exit(1)
 
@@ -158,13 +158,15 @@ def run_with_bar(
         return run_plan(plan, out, engine, limit=limit, replan=replan, ledger_file=ledger, watch=bar)
 
 
-def show_summary(summary: Summary, out: str) -> None:
+def show_summary(summary: Summary) -> None:
     """What was made, in a few lines."""
     for split, count in summary.pairs.items():
         typer.echo(f"{split}: {count} of {summary.wanted[split]} pairs")
     if summary.rejected or summary.failed:
         lost = f"{summary.rejected} candidates rejected, {summary.failed} failed"
-        typer.echo(f"{lost}: 'defocus synth report {out}' says why")
+        typer.echo(f"{lost}, most often because:")
+        for reason, count in summary.reasons:
+            typer.echo(f"  {count} × {reason}")
     if summary.limited:
         typer.echo("stopped at the limit; the same command without it goes on")
     elif not summary.complete:

@@ -99,8 +99,8 @@ def find_layer_psfs(plan: Plan, blurs: Sequence[LayerBlur], side: Side | None = 
     return made
 
 
-def find_offsets(plan: Plan, recipes: Sequence[Recipe], lenses: Sequence[PoolLens]) -> list[tuple[float, float]]:
-    """By how many pixels, to the right and down, each lens moves what is in focus; (0, 0) where there is no PSF.
+def find_offsets(plan: Plan, recipes: Sequence[Recipe], lenses: Sequence[PoolLens]) -> list[tuple[float, float] | None]:
+    """By how many pixels, to the right and down, each lens moves what is in focus; None where there is no PSF.
 
     Coma throws the light to one side of the chief ray, by half a pixel where it is strong. What counts is where the
     blurred picture agrees best with the sharp one. For pictures whose gradients are as strong at every scale that is
@@ -108,13 +108,15 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], lenses: Sequence[PoolLen
     """
     if plan.psf.kind != "lens":
         return [(0.0, 0.0)] * len(recipes)
+    first = min(OFFSET_WINDOW, plan.patch.kernel)
     blurs = [
         LayerBlur(r, lens, np.zeros(1), np.array([r.focus_m]), np.ones(1, bool))
         for r, lens in zip(recipes, lenses, strict=True)
     ]
     made = [PatchPsfs(photo_bands(plan.psf.bands), plan.patch.kernel) for _ in recipes]
-    _compute(plan, blurs, [(p, 0) for p in range(len(blurs))], OFFSET_WINDOW, None, made)
-    return [_highest(patch.psfs[0].mean(0)) if 0 in patch.psfs else (0.0, 0.0) for patch in made]
+    larger = _compute(plan, blurs, [(p, 0) for p in range(len(blurs))], first, None, made)
+    _compute(plan, blurs, larger, plan.patch.kernel, None, made)
+    return [_highest(patch.psfs[0].mean(0)) if 0 in patch.psfs else None for patch in made]
 
 
 def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:

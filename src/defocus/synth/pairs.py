@@ -15,7 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, UInt
+from jaxtyping import Array, Bool, Float, UInt
 
 from ..errors import DatasetError
 from ..optics.paraxial import FirstOrder, blur_radius, image_position
@@ -107,10 +107,12 @@ def make_pairs(
         rows = range(first, first + len(batch.recipes))
         first += len(batch.recipes)
         own = {role: found[rows.start : rows.stop] for role, found in psfs.items()}
-        pictures = _expose(plan, batch, own)
+        pictures, fine = _expose(plan, batch, own)
         for number, blur in enumerate(wanted[rows.start : rows.stop]):
             recipe = blur.recipe
             refused = next((found[number].refused for found in own.values() if found[number].refused), "")
+            if not refused and not fine[number]:
+                refused = f"{recipe.lens}: a pixel is not a finite number"
             one = Made(recipe, refused=refused)
             if not refused:
                 one.pictures = {role: array[number] for role, array in pictures.items()}
@@ -125,7 +127,7 @@ def _batched(
     recipes: Sequence[Recipe],
     sharps: dict[str, Sharp],
     lenses: dict[str, PoolLens],
-    offsets: dict[str, tuple[float, float]],
+    offsets: dict[str, tuple[float, float] | None],
 ) -> list[_Batch]:
     """Recipes with room for equally many layers together."""
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
@@ -168,13 +170,13 @@ def _prepare(
     room: int,
     sharps: dict[str, Sharp],
     lenses: dict[str, PoolLens],
-    offsets: dict[str, tuple[float, float]],
+    offsets: dict[str, tuple[float, float] | None],
     at_once: int,
 ) -> _Batch:
     """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
     padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
     placed = [(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded]
-    straight, moved = place_arrays(placed), place_arrays(placed, [offsets[r.id] for r in padded])
+    straight, moved = place_arrays(placed), place_arrays(placed, [offsets[r.id] or (0.0, 0.0) for r in padded])
     there = {name: jax.device_put((sharps[name].linear, sharps[name].depth_m)) for name in {r.source for r in padded}}
     cut, sharp = (
         [
@@ -244,23 +246,26 @@ def _layered(
 
 def _expose(
     plan: Plan, batch: _Batch, psfs: dict[Role, list[PatchPsfs]]
-) -> dict[Role, UInt[np.ndarray, "batch rows cols 3"]]:
-    """The pictures of one batch: through the lens and the sensor, and past the lens."""
+) -> tuple[dict[Role, UInt[np.ndarray, "batch rows cols 3"]], Bool[np.ndarray, " batch"]]:
+    """The pictures of one batch, through the lens and the sensor and past the lens; and whether all is finite."""
     recipes = [*batch.recipes, *[batch.recipes[-1]] * batch.padding]
     shot, read = (np.array([r.noise[k] for r in recipes], np.float32) for k in (0, 1))
     seeds = np.array([r.seed for r in recipes], np.uint32)
     options = {"isp": plan.sensor.isp, "bits": plan.output.bits}
     layers = batch.layers.coc_px.shape[-1]
     out: dict[Role, Any] = {}
+    fine: list[Array] = []
     for number, (role, patches) in enumerate(psfs.items()):
         kernels = np.stack([p.kernels(layers) for p in patches])
         kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], (batch.padding, *kernels.shape[1:]))])
-        out[role] = _blurred(
+        out[role], ok = _blurred(
             batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, Noise(shot, read),
             seeds, number, **options,
         )  # fmt: skip
+        fine.append(ok)
     out["sharp"] = _sharp(batch.target, batch.colour, **options)
-    return jax.device_get(out)
+    pictures, finite = jax.device_get((out, fine))
+    return pictures, np.logical_and.reduce(finite)
 
 
 @partial(jax.jit, static_argnames=("isp", "bits"))
@@ -276,16 +281,17 @@ def _blurred(
     *,
     isp: bool,
     bits: int,
-) -> Array:
+) -> tuple[Array, Array]:
     def one(
         linear: Array, coc: Array, layers: Layers, psfs: Array, colour: SensorColour, noise: Noise, seed: Array
-    ) -> Array:
+    ) -> tuple[Array, Array]:
         picture = render_layers(linear, coc, layers, psfs)
+        finite = jnp.isfinite(picture).all()
         if not isp:
-            return _whole(picture, bits)
+            return _whole(picture, bits), finite
         key = jax.random.fold_in(jax.random.key(seed), number)
         mosaic = jnp.minimum(add_noise(key, inverse_isp(picture, colour), noise), 1.0)
-        return _whole(forward_isp(mosaic, colour), bits)
+        return _whole(forward_isp(mosaic, colour), bits), finite
 
     return _each(one)(linear, coc, layers, psfs, colour, noise, seeds)
 
@@ -302,7 +308,7 @@ def _each(function: Any) -> Any:
     """Over a batch: a processor's holds one patch."""
     if jax.default_backend() != "cpu":
         return jax.vmap(function)
-    return lambda *batch: function(*jax.tree.map(lambda leaf: leaf[0], batch))[None]
+    return lambda *batch: jax.tree.map(lambda leaf: leaf[None], function(*jax.tree.map(lambda leaf: leaf[0], batch)))
 
 
 def _whole(display: Float[Array, "rows cols 3"], bits: int) -> Array:
@@ -310,9 +316,12 @@ def _whole(display: Float[Array, "rows cols 3"], bits: int) -> Array:
     return jnp.round(jnp.clip(display, 0.0, 1.0) * top).astype(jnp.uint8 if bits == 8 else jnp.uint16)
 
 
-def _record(plan: Plan, blur: LayerBlur, sharp: Sharp, psfs: PatchPsfs, offset: tuple[float, float]) -> dict[str, Any]:
+def _record(
+    plan: Plan, blur: LayerBlur, sharp: Sharp, psfs: PatchPsfs, offset: tuple[float, float] | None
+) -> dict[str, Any]:
     return blur.recipe.to_json() | {
-        "offset_px": list(offset),  # by which the lens moves what is in focus, and which was taken back
+        # by which the lens moves what is in focus, and which was taken back; null: it could not be found
+        "offset_px": None if offset is None else list(offset),
         "source_kind": sharp.kind,
         "psf": psfs.told(plan),
         "layer_depth_m": [float(f"{v:.6g}") for v in blur.depth_m[blur.used]],

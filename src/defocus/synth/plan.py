@@ -177,7 +177,7 @@ class Select(_Part):
 class Output(_Part):
     layout: Literal["dpdd", "pairs", "webdataset"] = "dpdd"
     bits: Literal[8, 16] = 8
-    pairs_per_shard: int = Field(128, ge=1, le=10_000)
+    pairs_per_shard: int = Field(128, ge=1, le=512)  # made together, in memory
     licence: str = ""
 
 

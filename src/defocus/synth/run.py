@@ -32,6 +32,7 @@ from .sources import SourceName, find_sources
 from .store import Store
 from .work import Job, Result, Task
 
+REASONS = 3  # that a summary tells
 DRAWN_AT_ONCE = 128  # candidates of one task at most
 MADE_AT_ONCE = {"cpu": 8, "gpu": 128}  # pairs of one task: a GPU wants many PSFs together; bytes do not depend on it
 
@@ -94,6 +95,7 @@ class Summary:
     seconds: float
     complete: bool
     limited: bool
+    reasons: tuple[tuple[str, int], ...] = ()  # why candidates were not made into pairs, the most frequent ones
 
 
 def run_plan(
@@ -120,6 +122,13 @@ def run_plan(
         lenses = find_lenses(plan)
         images = {split: [s.name for s in group] for split, group in sources.items()}
         _require_same(ledger, {"images": images, "lenses": {k: list(v) for k, v in lenses.of_split.items()}}, replan)
+        begun = ledger.fact("version")
+        if begun not in (None, __version__) and not replan:
+            raise DatasetError(
+                f"this folder was begun with defocus {begun}, this is {__version__}, which may differ: go on with "
+                "that version, take another folder, or ask for --replan",
+                file=path.parent,
+            )
         ledger.put("version", __version__)
         ledger.put("rejected_lenses", json.dumps(lenses.rejected))
         job = Job(plan, str(folder), lenses, {s.name: s for group in sources.values() for s in group})
@@ -327,4 +336,6 @@ def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> Summa
     wanted = {split: plan.split(split).pairs for split in plan.splits}
     counts = ledger.counts()
     complete = all(pairs[split] >= wanted[split] for split in pairs)
-    return Summary(pairs, wanted, counts.get("rejected", 0), counts.get("failed", 0), seconds, complete, limited)
+    rejected, failed = counts.get("rejected", 0), counts.get("failed", 0)
+    reasons = tuple(ledger.reasons().items())[:REASONS]
+    return Summary(pairs, wanted, rejected, failed, seconds, complete, limited, reasons)
