@@ -69,8 +69,8 @@ def prepared(folder: Path, name: str, width: int) -> Sharp:
                         str(data["pattern"]), tuple(data["white_balance"].tolist()), data["camera_to_srgb"]
                     )
                 return Sharp(data["linear"], data["depth_m"], data["filled"], tuple(data["notes"].tolist()), colour)
-    from defocus.cli.blur_input import reduced
     from defocus.photo import read_photo
+    from defocus.photo.resize import reduced
     from defocus.scene.depth_files import read_depth
     from defocus.scene.depth_maps import Depth
 

@@ -99,6 +99,7 @@ def read_sharp(
     if focus_m is None:
         raise DefocusError(f"{photo}: give --focus-m, the focus distance in metres")
     from ..photo import read_photo
+    from ..photo.resize import reduced
 
     bar("reading")
     read = read_photo(Path(photo))
@@ -113,15 +114,6 @@ def read_sharp(
         notes = [*read.notes, *found.notes, f"reduced from {read.size[0]}×{read.size[1]}, each pixel a mean of light"]
         exif = None if exif is None else exif * long_side / max(width, height)
     return SharpInput(linear, found.depth_m, focus_m, read.colour, exif, tuple(notes))
-
-
-def reduced(linear: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """A smaller picture of `size` = (width, height), as larger pixels would see it: means of linear light."""
-    import numpy as np
-    from PIL import Image
-
-    bands = [Image.fromarray(np.ascontiguousarray(linear[..., c], dtype=np.float32)) for c in range(3)]
-    return np.stack([np.asarray(band.resize(size, Image.Resampling.BOX)) for band in bands], axis=-1)
 
 
 def two_numbers(text: str, option: str, expected: str) -> tuple[int, int]:
@@ -166,4 +158,4 @@ def _depth(text: str, read: Photo, linear: np.ndarray, scale_m: float | None, ba
     return estimate_depth(srgb, text, focal_px=focal).depth
 
 
-__all__ = ["ESTIMATORS", "Asked", "SharpInput", "read_sharp", "reduced", "two_numbers"]
+__all__ = ["ESTIMATORS", "Asked", "SharpInput", "read_sharp", "two_numbers"]

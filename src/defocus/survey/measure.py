@@ -65,6 +65,20 @@ def measure_one(lens: Lens) -> Measurement:
     return measure([lens])[0]
 
 
+def counted(progress: Callable[[int, int], None] | None, total: int) -> Callable[[int], None] | None:
+    """What `measure` tells, how many more are done, as (done, total)."""
+    if progress is None:
+        return None
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    return count
+
+
 def measure(lenses: Sequence[Lens], *, progress: Callable[[int], None] | None = None) -> list[Measurement]:
     """Measure many lenses; `progress` is told how many more are done, as they are."""
     results: list[Measurement] = [Measurement()] * len(lenses)

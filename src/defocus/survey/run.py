@@ -13,7 +13,7 @@ from ..errors import DefocusError, LensFileError
 from ..lens.formats import LENS_SUFFIXES, read_lens
 from ..lens.prescription import Lens
 from .criteria import Category, Criteria, judge
-from .measure import Measurement, measure
+from .measure import Measurement, counted, measure
 
 Status = Literal["kept", "rejected", "unreadable"]
 
@@ -83,16 +83,9 @@ def survey_folder(
         names += [n for n, _ in variants]
         lenses += [v for _, v in variants]
 
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress:
-            progress(done, len(lenses))
-
     rows = list(unreadable)
-    for name, lens, measured in zip(names, lenses, measure(lenses, progress=count), strict=True):
+    told = counted(progress, len(lenses))
+    for name, lens, measured in zip(names, lenses, measure(lenses, progress=told), strict=True):
         verdict = judge(measured, criteria)
         status: Status = "kept" if verdict.kept else "rejected"
         rows.append(SurveyRow(name, lens.name, status, verdict.category, verdict.reasons, measured))

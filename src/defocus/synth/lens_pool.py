@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -30,12 +29,11 @@ from ..optics.paraxial import FirstOrder, blur_radius, first_order, image_positi
 from ..optics.system import pack_one
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
-from ..survey.measure import measure
+from ..survey.measure import counted, measure
 from ..survey.run import lens_files
 from .draws import generator
 from .plan import SPLITS, Plan, SplitName
 
-_first_order = eqx.filter_jit(first_order)  # compiled once for each bucket of lenses
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
 
 
@@ -243,16 +241,10 @@ def _surveyed(
         max_phase_range_waves=plan.lenses.max_phase_range_waves,
         max_axial_rms=plan.lenses.max_axial_rms,
     )
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress:
-            progress(done, len(found))
-
     kept: dict[str, Lens] = {}
-    for (name, lens), measured in zip(found.items(), measure(list(found.values()), progress=count), strict=True):
+    for (name, lens), measured in zip(
+        found.items(), measure(list(found.values()), progress=counted(progress, len(found))), strict=True
+    ):
         verdict = judge(measured, criteria)
         if verdict.kept:
             kept[name] = lens
@@ -263,7 +255,7 @@ def _surveyed(
 
 def _measured(name: str, lens: Lens) -> PoolLens:
     system = pack_one(lens)
-    data = jax.tree.map(np.asarray, _first_order(system))
+    data = jax.tree.map(np.asarray, first_order(system))
     return PoolLens(name, lens, lens_hash(lens), float(image_radius_of(lens, system)), data)
 
 

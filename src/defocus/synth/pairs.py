@@ -69,10 +69,6 @@ class Stopwatch:
         self._last = now
 
 
-def roles(plan: Plan) -> tuple[Role, ...]:
-    return ("blurred", "sharp", "left", "right") if plan.sensor.dual_pixel else ("blurred", "sharp")
-
-
 def make_pairs(
     plan: Plan,
     recipes: Sequence[Recipe],
@@ -330,4 +326,4 @@ def _record(
     }
 
 
-__all__ = ["Made", "Role", "Stopwatch", "make_pairs", "roles"]
+__all__ = ["Made", "Role", "Stopwatch", "make_pairs", "patch_of"]
