@@ -1,0 +1,1 @@
+"""How well photographs were restored, and how far the truth they are judged by can be trusted."""
