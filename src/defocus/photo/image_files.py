@@ -23,9 +23,12 @@ LINEAR = (".npy", ".npz")
 
 
 def read_picture(
-    path: str | Path, orientation: int | None = None
+    path: str | Path, orientation: int | None = None, *, to_srgb: bool = True
 ) -> tuple[Float[np.ndarray, "h w 3"], Exif, list[str]]:
-    """Display values 0..1 as float32, upright; EXIF data; notes on what was changed."""
+    """Display values 0..1 as float32, upright; EXIF data; notes on what was changed.
+
+    Without `to_srgb` the values stay in the colours of the file's own profile, for a copy that keeps the profile.
+    """
     path = Path(path)
     exif, note = read_exif(path)
     notes = [note] if note else []
@@ -33,10 +36,10 @@ def read_picture(
         raise PhotoError("the file is empty", file=path)
     deep = _deep(path)
     if deep is None:
-        array = _read_8(path, notes, exif.orientation)
+        array = _read_8(path, notes, exif.orientation, to_srgb)
     else:
         array = deep
-        notes += _other_profile(path)
+        notes += _other_profile(path) if to_srgb else []
     if array.shape[0] < 1 or array.shape[1] < 1:
         raise PhotoError("it has no pixels", file=path)
     if array.shape[2] in (2, 4):
@@ -95,7 +98,7 @@ def _other_profile(path: Path) -> list[str]:
     return [f"the embedded profile {name!r} was not applied: values of 16 bits are taken for sRGB"]
 
 
-def _read_8(path: Path, notes: list[str], orientation: int) -> Shaped[np.ndarray, "h w channels"]:
+def _read_8(path: Path, notes: list[str], orientation: int, to_srgb: bool) -> Shaped[np.ndarray, "h w channels"]:
     """The values as they are stored, of 8 bits."""
     from PIL import Image, ImageCms, UnidentifiedImageError
 
@@ -110,7 +113,7 @@ def _read_8(path: Path, notes: list[str], orientation: int) -> Shaped[np.ndarray
             if image.mode not in ("L", "LA", "RGB", "RGBA"):
                 raise UnsupportedPhotoError(f"pixels of kind {image.mode}; expected 8 or 16-bit RGB", file=path)
             profile = image.info.get("icc_profile")
-            if profile and image.mode in ("RGB", "RGBA"):
+            if profile and to_srgb and image.mode in ("RGB", "RGBA"):
                 given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
                 name = ImageCms.getProfileDescription(given).strip()
                 if "srgb" not in name.lower():

@@ -1,0 +1,174 @@
+"""A network over a photograph of any size, tile by tile, so that memory is bounded by one batch of tiles.
+
+Along each axis the tiles are all of one size and start on the grid of the network's strides (`model.multiple`), so that
+strided layers meet the same pixels as in the whole picture. They are spread evenly, neighbours share `overlap` pixels
+or more, and the last tile ends where the picture, padded to that grid by reflection, ends.
+
+With bᵢ the middle of what tiles i and i + 1 share, and S a smooth step over half of the overlap, tile i weighs
+S(x − bᵢ₋₁) − S(x − bᵢ). These weights are never negative and add up to 1 everywhere. A quarter of the overlap at each
+inner edge of a tile weighs nothing: where that is at least the network's reach (the radius of its receptive field), the
+result is that of the whole picture; where not, what remains fades over the other half, without a seam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DefocusError, MissingExtraError
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise MissingExtraError("deblurring photographs", "train") from error
+
+PRECISIONS = ("float32", "bf16")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The tiles along one axis of a picture."""
+
+    length: int  # of the picture
+    size: int  # of every tile
+    starts: tuple[int, ...]
+    weights: tuple[Float[np.ndarray, "size"], ...]  # of each tile
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of a picture, in rows."""
+
+    rows: Axis
+    cols: Axis
+
+    def __len__(self) -> int:
+        return len(self.rows.starts) * len(self.cols.starts)
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Row and column of the tiles, counted in tiles."""
+        return [(r, c) for r in range(len(self.rows.starts)) for c in range(len(self.cols.starts))]
+
+
+def plan_tiles(shape: tuple[int, int], tile_px: int, overlap_px: int, multiple: int = 1) -> Tiles:
+    """The tiles of a picture of `shape` = (rows, cols); tile and overlap are rounded up to the network's multiple."""
+    if multiple < 1 or tile_px < 1 or overlap_px < 0:
+        raise DefocusError(f"tiles of {tile_px} pixels that share {overlap_px}, multiple {multiple}; expected positive")
+    if min(shape) < 1:
+        raise DefocusError(f"a picture of {shape[1]}×{shape[0]} pixels; expected at least one")
+    tile, overlap = (-(-n // multiple) for n in (tile_px, overlap_px))
+    if 2 * overlap > tile:
+        raise DefocusError(
+            f"tiles of {tile * multiple} pixels that share {overlap * multiple}; they may share half at most: "
+            "larger tiles, or less overlap"
+        )
+    return Tiles(*(_axis(length, tile, overlap, multiple) for length in shape))
+
+
+def _axis(length: int, tile: int, overlap: int, multiple: int) -> Axis:
+    """Tile and overlap are counted in multiples, as the tiles' places are."""
+    whole = -(-length // multiple)
+    if whole <= tile:  # the network itself knows how to pad it
+        return Axis(length, length, (0,), (np.ones(length, np.float32),))
+    count = -(-(whole - overlap) // (tile - overlap))
+    starts = [multiple * (i * (whole - tile) // (count - 1)) for i in range(count)]
+    size = multiple * tile
+    middles = [0.5 * (a + size + b) for a, b in pairwise(starts)]
+    ramp = 0.5 * multiple * overlap
+    weights = []
+    for i, start in enumerate(starts):
+        x = np.arange(start, start + size) + 0.5
+        weight = _step(x - middles[i - 1], ramp) if i else np.ones(size)
+        if i < count - 1:
+            weight = weight - _step(x - middles[i], ramp)
+        weights.append(weight.astype(np.float32))
+    return Axis(length, size, tuple(starts), tuple(weights))
+
+
+def _step(x: Float[np.ndarray, "n"], width: float) -> Float[np.ndarray, "n"]:
+    """From 0 to 1 over `width` about 0, with level ends."""
+    if width <= 0.0:
+        return (x > 0.0).astype(np.float64)
+    t = np.clip(x / width + 0.5, 0.0, 1.0)
+    return t * t * (3.0 - 2.0 * t)
+
+
+def restored_tiles(
+    model: torch.nn.Module,
+    image: Float[np.ndarray, "h w 3"],
+    tiles: Tiles,
+    *,
+    device: str | torch.device = "cpu",
+    precision: str = "float32",
+    batch: int = 1,
+) -> Iterator[tuple[tuple[int, int], Float[np.ndarray, "th tw 3"]]]:
+    """The place of each tile (row and column, counted in tiles) and what the network makes of it, one after the other.
+
+    The model must be on `device` and in evaluation mode. No more than `batch` tiles are held at a time.
+    """
+    if precision not in PRECISIONS:
+        raise DefocusError(f"precision {precision!r}; known are {', '.join(PRECISIONS)}")
+    if batch < 1:
+        raise DefocusError(f"a batch of {batch} tiles; expected 1 or more")
+    if image.ndim != 3 or image.shape != (tiles.rows.length, tiles.cols.length, 3):
+        raise DefocusError(
+            f"a picture of shape {list(image.shape)}; expected [rows, cols, 3] as the tiles were planned"
+        )
+    places = tiles.places
+    kind = torch.device(device).type
+    for first in range(0, len(places), batch):
+        some = places[first : first + batch]
+        given = torch.from_numpy(np.stack([_cut(image, tiles, place) for place in some])).to(device)
+        with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
+            made = model(given)
+        if not isinstance(made, torch.Tensor) or made.shape != given.shape:
+            shape = list(made.shape) if isinstance(made, torch.Tensor) else type(made).__name__
+            raise DefocusError(f"the network made {shape} of {list(given.shape)}; expected a picture of the same size")
+        values = made.float().cpu().numpy()
+        for place, one in zip(some, values, strict=True):
+            yield place, one.transpose(1, 2, 0)
+
+
+def _cut(image: Float[np.ndarray, "h w 3"], tiles: Tiles, place: tuple[int, int]) -> Float[np.ndarray, "3 th tw"]:
+    top, left = tiles.rows.starts[place[0]], tiles.cols.starts[place[1]]
+    part = image[top : top + tiles.rows.size, left : left + tiles.cols.size]
+    missing = tiles.rows.size - part.shape[0], tiles.cols.size - part.shape[1]
+    if any(missing):
+        part = np.pad(part, ((0, missing[0]), (0, missing[1]), (0, 0)), mode="reflect")
+    return np.ascontiguousarray(part.transpose(2, 0, 1), np.float32)
+
+
+def restore_image(
+    model: torch.nn.Module,
+    image: Float[np.ndarray, "h w 3"],
+    *,
+    tile_px: int = 512,
+    overlap_px: int = 64,
+    device: str | torch.device = "cpu",
+    precision: str = "float32",
+    batch: int = 1,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Float[np.ndarray, "h w 3"]:
+    """What a network makes of a photograph of display values 0..1; not clipped.
+
+    Holds the picture given, the picture made and one batch of tiles. `progress` is called with the tiles done and all.
+    """
+    tiles = plan_tiles(image.shape[:2], tile_px, overlap_px, int(getattr(model, "multiple", 1)))
+    made = np.zeros(image.shape, np.float32)
+    for number, ((row, col), values) in enumerate(
+        restored_tiles(model, image, tiles, device=device, precision=precision, batch=batch), 1
+    ):
+        top, left = tiles.rows.starts[row], tiles.cols.starts[col]
+        there = made[top : top + tiles.rows.size, left : left + tiles.cols.size]
+        height, width = there.shape[:2]
+        weight = tiles.rows.weights[row][:height, None, None] * tiles.cols.weights[col][None, :width, None]
+        there += weight * values[:height, :width]
+        if progress is not None:
+            progress(number, len(tiles))
+    return made

@@ -1,0 +1,369 @@
+"""Deblurring photographs: tiles that leave no seams, bounded memory, files with what they carry, and bad input."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'defocus[train]'")
+from PIL import Image, ImageCms, TiffImagePlugin  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from defocus.errors import DefocusError, PhotoError  # noqa: E402
+from defocus.photo import read_picture  # noqa: E402
+from defocus.restore.deblur import (  # noqa: E402
+    Job,
+    Settings,
+    choose_device,
+    deblur_all,
+    deblur_photo,
+    plan_jobs,
+)
+from defocus.restore.picture_bytes import encoded, quantised  # noqa: E402
+from defocus.restore.picture_metadata import Metadata, read_metadata, upright  # noqa: E402
+from defocus.restore.tiles import plan_tiles, restore_image, restored_tiles  # noqa: E402
+
+
+class Plain(nn.Module):
+    """Three convolutions of 5×5: reach 6."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        widths = (3, 4, 4, 3)
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 5, padding=2) for a, b in pairwise(widths))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+class Strided(nn.Module):
+    """Down by 4 and up again, with a skip: aligned to multiples of 4, reach 4·(1 + ½) + 4·1 + 4 < 15."""
+
+    multiple = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.down1, self.down2 = nn.Conv2d(3, 6, 2, 2), nn.Conv2d(6, 8, 2, 2)
+        self.middle = nn.Conv2d(8, 48, 3, padding=1)
+        self.up = nn.PixelShuffle(4)
+        self.shapes: list[tuple[int, ...]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.shapes.append(tuple(x.shape))
+        rows, cols = x.shape[-2:]
+        padded = F.pad(x, (0, -cols % 4, 0, -rows % 4), mode="reflect")
+        made = padded + self.up(self.middle(torch.tanh(self.down2(torch.tanh(self.down1(padded))))))
+        return made[..., :rows, :cols]
+
+
+class Brighter(nn.Module):
+    """Half way to white: what a file held can be told from the result."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * x + 0.5
+
+
+def noise(rows: int, cols: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(size=(rows, cols, 3)).astype(np.float32)
+
+
+def whole(model: nn.Module, image: np.ndarray) -> np.ndarray:
+    with torch.inference_mode():
+        return model(torch.from_numpy(image).permute(2, 0, 1)[None])[0].permute(1, 2, 0).numpy()
+
+
+# Tiles
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 130, 199, 511, 512, 513, 1000, 1023])
+@pytest.mark.parametrize(("tile", "overlap", "multiple"), [(64, 0, 1), (64, 32, 1), (96, 20, 8), (128, 64, 16)])
+def test_weights_add_up_to_one_and_edges_of_tiles_count_nothing(
+    length: int, tile: int, overlap: int, multiple: int
+) -> None:
+    axis = plan_tiles((length, 64), tile, overlap, multiple).rows
+    total = np.zeros(max(axis.starts) + axis.size)
+    for number, (start, weight) in enumerate(zip(axis.starts, axis.weights, strict=True)):
+        assert start % multiple == 0
+        assert weight.shape == (axis.size,)
+        assert weight.min() >= 0.0
+        total[start : start + axis.size] += weight
+        if number:
+            assert np.all(weight[: overlap // 4] == 0.0)
+            assert axis.starts[number - 1] + axis.size - start >= overlap
+        if number < len(axis.starts) - 1:
+            assert np.all(weight[axis.size - overlap // 4 :] == 0.0)
+    assert len(total) >= length
+    np.testing.assert_allclose(total, 1.0, atol=1e-6)
+    if len(axis.starts) > 1:
+        assert len(total) - length < multiple
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(150, 231), (64, 300), (70, 66)])
+def test_tiled_equals_whole_where_the_overlap_covers_the_reach(rows: int, cols: int) -> None:
+    image = noise(rows, cols)
+    for model, overlap in ((Plain(), 24), (Strided(), 32)):
+        made = restore_image(model, image, tile_px=80, overlap_px=overlap, batch=3)
+        np.testing.assert_allclose(made, whole(model, image), atol=2e-6)
+
+
+def test_a_tile_off_the_grid_would_be_seen() -> None:
+    """What the multiple is for: the same network without it, cut at odd places, differs."""
+    model, image = Strided(), noise(150, 231)
+    true = whole(model, image)
+    model.multiple = 1
+    assert np.abs(restore_image(model, image, tile_px=81, overlap_px=32) - true).max() > 1e-3
+
+
+def test_too_little_overlap_leaves_no_seam() -> None:
+    """Where a network reaches farther than the overlap, neighbouring tiles fade into each other."""
+
+    class Mean(nn.Module):  # the whole tile matters everywhere
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean((2, 3), keepdim=True).expand_as(x)
+
+    image = noise(64, 400)
+    image[:, 200:] *= 0.2
+    made = restore_image(Mean(), image, tile_px=128, overlap_px=64)[32, :, 0]
+    assert np.ptp(made) > 0.2
+    assert np.abs(np.diff(made)).max() < 1.6 * np.ptp(made) / 32  # the ramp is 32 pixels long, 1.5 / 32 its steepest
+
+
+def test_tiles_have_one_shape_and_are_made_when_asked_for() -> None:
+    model, image = Strided(), noise(150, 231)
+    tiles = plan_tiles((150, 231), 80, 16, 4)
+    made = restored_tiles(model, image, tiles, batch=1)
+    assert not model.shapes
+    next(made)
+    assert len(model.shapes) == 1
+    assert sum(1 for _ in made) == len(tiles) - 1
+    assert set(model.shapes) == {(1, 3, 80, 80)}
+
+
+def test_memory_is_that_of_the_result_and_a_few_tiles() -> None:
+    class Nothing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    image = np.full((1600, 1600, 3), 0.5, np.float32)
+    restore_image(Nothing(), image[:64, :64])
+    tracemalloc.start()
+    made = restore_image(Nothing(), image, tile_px=128, overlap_px=32)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(made, image, atol=1e-6)
+    assert peak < made.nbytes + 10 * 128 * 128 * 3 * 4
+
+
+def test_smaller_than_anything_and_bf16() -> None:
+    image = noise(5, 3)
+    made = restore_image(Brighter(), image)
+    np.testing.assert_allclose(made, 0.5 * image + 0.5, atol=1e-6)
+    model, image = Plain(), noise(100, 100)
+    exact, rough = (restore_image(model, image, tile_px=64, overlap_px=24, precision=p) for p in ("float32", "bf16"))
+    assert 0.0 < np.abs(exact - rough).max() < 0.02
+
+
+def test_wrong_tiles_are_refused() -> None:
+    with pytest.raises(DefocusError, match=r"64 pixels that share 48; they may share half at most"):
+        plan_tiles((100, 100), 64, 48)
+    with pytest.raises(DefocusError, match="precision 'half'; known are float32, bf16"):
+        restore_image(Plain(), noise(64, 64), precision="half")
+
+    class Halves(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[..., ::2, ::2]
+
+    with pytest.raises(DefocusError, match=r"made \[1, 3, 32, 32\] of \[1, 3, 64, 64\]"):
+        restore_image(Halves(), noise(64, 64))
+
+
+# Files
+
+
+def camera_exif(orientation: int) -> bytes:
+    exif = Image.Exif()
+    exif[0x010F], exif[0x0110], exif[0x0112] = "Maker", "Model 1", orientation
+    rational = TiffImagePlugin.IFDRational
+    exif[0x8769] = {
+        0x829D: rational(28, 10),
+        0x920A: rational(50),
+        0x927C: b"maker's own \0\1\2",
+        0xA002: 40,
+        0xA003: 24,
+    }
+    exif[0x8825] = {1: "N", 2: (48.0, 30.0, 0.0)}
+    return exif.tobytes()
+
+
+def profile(name: str = "LAB") -> bytes:
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile(name)).tobytes()
+
+
+@functools.cache  # a profile tells the second in which it was made
+def other_profile() -> bytes:
+    """An RGB profile that is not called sRGB."""
+    data = profile("sRGB").replace(b"sRGB", b"Wide").replace("sRGB".encode("utf-16-be"), "Wide".encode("utf-16-be"))
+    assert data[16:20] == b"RGB "
+    return data
+
+
+SMALL = np.clip(np.add.outer(np.arange(24) * 3, np.arange(40) * 2)[..., None] + [0, 20, 40], 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["jpg", "png", "tif"])
+def test_exif_and_profile_are_kept_and_pixels_upright(tmp_path: Path, kind: str) -> None:
+    more = {"quality": 95, "subsampling": 0} if kind == "jpg" else {}
+    given = tmp_path / f"photo.{kind}"
+    Image.fromarray(SMALL).save(given, exif=camera_exif(6), icc_profile=other_profile(), **more)
+    (job,) = plan_jobs(given, tmp_path / "out")
+    assert deblur_photo(Brighter(), job, Settings()) == []
+    assert job.out == tmp_path / "out" / f"photo.{kind}"
+    with Image.open(job.out) as image:
+        assert image.size == (24, 40)  # turned by a quarter
+        assert image.info["icc_profile"] == other_profile()
+        exif = image.getexif()
+        inner = exif.get_ifd(0x8769)
+        assert exif.get(0x0112, 1) == 1
+        assert (exif[0x010F], exif[0x0110]) == ("Maker", "Model 1")
+        assert (float(inner[0x829D]), float(inner[0x920A])) == (2.8, 50.0)
+        assert inner[0x927C] == b"maker's own \0\1\2"
+        assert exif.get_ifd(0x8825)[2] == (48.0, 30.0, 0.0)
+        if kind != "tif":
+            assert (inner[0xA002], inner[0xA003]) == (24, 40)
+        made = np.asarray(image.convert("RGB"))
+    expected = np.rot90(0.5 * SMALL + 127.5, -1)
+    assert np.abs(made - expected).max() <= (4 if kind == "jpg" else 1)
+
+
+def test_the_preview_is_cut_off_and_damaged_exif_told(tmp_path: Path) -> None:
+    block = camera_exif(8)[6:]
+    order = "<" if block[:2] == b"II" else ">"
+    (first,) = struct.unpack_from(order + "I", block, 4)
+    after = first + 2 + 12 * struct.unpack_from(order + "H", block, first)[0]
+    linked = bytearray(block)
+    struct.pack_into(order + "I", linked, after, first)  # a second directory, as that of a preview
+    made = upright(bytes(linked), (7, 9))
+    assert len(made) == len(block)
+    assert struct.unpack_from(order + "I", made, after) == (0,)
+    changed = [i for i, (a, b) in enumerate(zip(made, linked, strict=True)) if a != b]
+    assert len(changed) <= 2 + 4 + 4 + 4
+    for bad in (b"", b"II*\0", b"XX" + block[2:], block[:20]):
+        with pytest.raises((ValueError, struct.error)):
+            upright(bad, (7, 9))
+    Image.fromarray(SMALL).save(tmp_path / "a.png", exif=b"Exif\0\0" + block[:20])
+    found = read_metadata(tmp_path / "a.png", (40, 24))
+    assert found.exif is None
+    assert "EXIF data are damaged" in found.notes[0]
+
+
+def test_profiles_that_are_not_for_rgb_are_left_out(tmp_path: Path) -> None:
+    Image.fromarray(SMALL).save(tmp_path / "a.png", icc_profile=profile("LAB"))
+    found = read_metadata(tmp_path / "a.png", (40, 24))
+    assert found.profile is None
+    assert "is for Lab values" in found.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_sixteen_bits_stay(tmp_path: Path, kind: str) -> None:
+    fine = np.linspace(0.2, 0.21, 30 * 50 * 3, dtype=np.float32).reshape(30, 50, 3)
+    exif = Metadata(camera_exif(1)[6:], other_profile())
+    data, notes = encoded(quantised(fine, 16), kind, exif)
+    assert notes == []
+    given = tmp_path / f"deep.{kind}"
+    given.write_bytes(data)
+    np.testing.assert_allclose(read_picture(given, to_srgb=False)[0], fine, atol=1e-5)
+    (job,) = plan_jobs(given, tmp_path / "out")
+    assert deblur_photo(Brighter(), job, Settings()) == []
+    made, read, _ = read_picture(job.out, to_srgb=False)
+    np.testing.assert_allclose(made, 0.5 * fine + 0.5, rtol=0.0, atol=0.76 / 65535)  # ¼ and ½ of a step
+    assert (read.make, read.f_number) == ("Maker", 2.8)
+    with Image.open(job.out) as image:
+        assert image.info["icc_profile"] == other_profile()
+    (eight,) = plan_jobs(given, tmp_path / "out8", bits=8)
+    deblur_photo(Brighter(), eight, Settings())
+    np.testing.assert_allclose(read_picture(eight.out, to_srgb=False)[0], 0.5 * fine + 0.5, atol=2e-3)
+
+
+def test_raw_files_are_developed(shared: Path, tmp_path: Path) -> None:
+    (job,) = plan_jobs(shared / "photos" / "raw" / "lg_g4_h815_skia_sample_1mp_linear.dng", tmp_path)
+    assert job.out.suffix == ".png"
+    deblur_photo(Brighter(), job, Settings())
+    made, exif, _ = read_picture(job.out)
+    assert made.shape[2] == 3
+    assert made.min() >= 0.5 - 1e-4
+    assert made.std() > 0.02
+    assert exif.make is not None
+
+
+def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
+    photos, out = tmp_path / "photos", tmp_path / "photos" / "out"
+    (photos / "more").mkdir(parents=True)
+    for name in ("b.png", "a.jpg", "more/c.png", ".hidden.png"):
+        Image.fromarray(SMALL).save(photos / name)
+    (photos / "broken.jpg").write_bytes((photos / "a.jpg").read_bytes()[:300])
+    (photos / "notes.txt").write_text("no photograph")
+    jobs = plan_jobs(photos, out, recursive=True)
+    assert [job.out.relative_to(out).as_posix() for job in jobs] == ["a.jpg", "b.png", "broken.jpg", "more/c.png"]
+    told: list[tuple[str, float]] = []
+    first = deblur_all(Brighter(), jobs, Settings(), progress=lambda name, part: told.append((name, part)))
+    assert len(first.done) == 3
+    assert [photo.name for photo, _ in first.failed] == ["broken.jpg"]
+    assert str(photos / "broken.jpg") in first.failed[0][1]
+    assert not (out / "broken.jpg").exists()
+    assert [part for _, part in told] == sorted(part for _, part in told)
+    # What was made is not taken for photographs, and stays as it is.
+    jobs = plan_jobs(photos, out, recursive=True)
+    assert len(jobs) == 4
+    before = {file: file.read_bytes() for file in first.done}
+    again = deblur_all(nn.Identity(), jobs, Settings())
+    assert (len(again.done), len(again.skipped), len(again.failed)) == (0, 3, 1)
+    assert all(file.read_bytes() == data for file, data in before.items())
+    anew = deblur_all(nn.Identity(), jobs, Settings(), overwrite=True)
+    assert len(anew.done) == 3
+    assert (out / "b.png").read_bytes() != before[out / "b.png"]
+    assert not [file for file in out.rglob("*") if file.is_file() and file not in first.done]
+
+
+def test_a_network_that_gives_no_numbers_writes_nothing(tmp_path: Path) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x / 0.0 - x / 0.0
+
+    Image.fromarray(SMALL).save(tmp_path / "a.png")
+    job = Job(tmp_path / "a.png", tmp_path / "out" / "a.png")
+    with pytest.raises(PhotoError, match=r"a.png: of what the network made, 2880 values in rows 0 to 23 are no finite"):
+        deblur_photo(Broken(), job, Settings())
+    assert not job.out.exists()
+
+
+def test_wrong_names_are_refused_before_the_work(tmp_path: Path) -> None:
+    Image.fromarray(SMALL).save(tmp_path / "a.png")
+    with pytest.raises(PhotoError, match="would take the photograph's place"):
+        plan_jobs(tmp_path, tmp_path)
+    with pytest.raises(PhotoError, match="no such file or folder"):
+        plan_jobs(tmp_path / "nowhere", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PhotoError, match=r"no photographs here \(.png, .jpg.*--recursive"):
+        plan_jobs(tmp_path / "empty", tmp_path / "out")
+    Image.fromarray(SMALL).save(tmp_path / "a.jpg")
+    with pytest.raises(PhotoError, match=r"a.png: and a.jpg would both become a.png"):
+        plan_jobs(tmp_path, tmp_path / "out", kind="png")
+    with pytest.raises(DefocusError, match="a JPEG has 8 bits"):
+        plan_jobs(tmp_path, tmp_path / "out", kind="jpg", bits=16)
+    with pytest.raises(PhotoError, match="results go to a folder"):
+        plan_jobs(tmp_path, tmp_path / "a.png")
+    assert plan_jobs(tmp_path / "a.jpg", tmp_path / "out", bits=16)[0].out.name == "a.png"
+    with pytest.raises(DefocusError, match="device 'gpu7' cannot be used"):
+        choose_device("gpu7")
+    assert choose_device("auto") in ("cpu", "cuda")
