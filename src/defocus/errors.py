@@ -110,3 +110,30 @@ class PlanError(FileError):
 
 class DatasetError(FileError):
     """A folder of pairs that cannot be written, continued or read."""
+
+
+class ConfigError(FileError):
+    """Settings of a training that cannot be carried out; the message names the key."""
+
+
+class TrainingError(DefocusError):
+    """A training that cannot go on: numbers that are none, no memory left, a run folder of other settings."""
+
+
+class WeightsError(FileError):
+    """A file of a network's weights that cannot be read, or that does not fit the network.
+
+    Where single keys do not fit, they are listed: `misshapen` holds key, shape in the file and shape wanted.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        missing: tuple[str, ...] = (),
+        unexpected: tuple[str, ...] = (),
+        misshapen: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = (),
+    ) -> None:
+        self.missing, self.unexpected, self.misshapen = missing, unexpected, misshapen
+        super().__init__(message, file=file)

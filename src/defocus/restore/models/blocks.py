@@ -1,0 +1,154 @@
+"""What the networks share: options that are checked, padding to the size that a network needs, layer norm over
+channels, residual blocks of 3×3 convolutions, the gates of a convolutional LSTM.
+
+Modules that hold parameters carry the attribute names of the published checkpoints (`main`, `layers`, ...): they are
+the interface to those files. Everything is written for torch.autocast and torch.compile: no branch depends on values,
+and what rounding to bfloat16 would spoil runs in float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from ...errors import DefocusError, MissingExtraError
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ModuleNotFoundError as error:
+    raise MissingExtraError("restoration networks", "train") from error
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+Tensor = torch.Tensor
+State = tuple[Tensor, Tensor]  # of an LSTM: hidden and cell
+
+
+class Options(BaseModel):
+    """What decides a network's shape; everything that a file of weights must tell to build it again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Network(nn.Module):
+    """A network from blurred to restored pictures, [batch, 3, rows, cols], display values from 0 to 1.
+
+    Pictures of any size are padded inside to a `multiple` of pixels, and to at least `least` of them, and cut back.
+    """
+
+    multiple: int
+    least: int
+    options: Options
+
+    def forward(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
+        rows, cols = image.shape[-2:]
+        return self.restored(self.padded(image))[..., :rows, :cols]
+
+    def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
+        """The same for sizes that need no padding."""
+        raise NotImplementedError
+
+    def padded(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 more_rows more_cols"]:
+        return padded(image, self.multiple, self.least)
+
+
+def padded(
+    image: Float[Tensor, "batch 3 rows cols"], multiple: int, least: int
+) -> Float[Tensor, "batch 3 more_rows more_cols"]:
+    """Pixels added on the right and below: mirrored, or the last one repeated where the picture is too small."""
+    if image.ndim != 4 or image.shape[1] != 3:
+        raise DefocusError(f"a picture of shape {tuple(image.shape)}; expected [batch, 3, rows, cols]")
+    for axis in (-2, -1):
+        size = image.shape[axis]
+        more = max(-(-size // multiple) * multiple, least) - size
+        if more:
+            pad = (0, more, 0, 0) if axis == -1 else (0, 0, 0, more)
+            image = F.pad(image, pad, mode="reflect" if more < size else "replicate")
+    return image
+
+
+def full_precision(image: Tensor) -> Any:
+    """A context without autocast."""
+    return torch.autocast(image.device.type, enabled=False)
+
+
+class ChannelNorm(nn.Module):
+    """Layer norm over the channels of each pixel, in float32."""
+
+    def __init__(self, channels: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "batch channels rows cols"]) -> Float[Tensor, "batch channels rows cols"]:
+        last = x.permute(0, 2, 3, 1).float()
+        done = F.layer_norm(last, self.weight.shape, self.weight.float(), self.bias.float(), self.eps)
+        return done.to(x.dtype).permute(0, 3, 1, 2)
+
+
+class BasicConv(nn.Module):
+    """A convolution without bias (mirrored edges; or transposed), then batch norm and ReLU where they are wanted."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        stride: int = 1,
+        norm: bool = False,
+        relu: bool = True,
+        transposed: bool = False,
+    ) -> None:
+        super().__init__()
+        steps: list[nn.Module] = [
+            nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
+            if transposed
+            else nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, padding_mode="reflect", bias=False)
+        ]
+        if norm:
+            steps.append(nn.BatchNorm2d(outputs))
+        if relu:
+            steps.append(nn.ReLU())
+        self.main = nn.Sequential(*steps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.main(x)
+
+
+class ResBlock(nn.Module):
+    """x + convolution(ReLU(convolution(x)))."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.main = nn.Sequential(BasicConv(channels, channels), BasicConv(channels, channels, relu=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.main(x)
+
+
+class ResBlocks(nn.Module):
+    """Several in a row."""
+
+    def __init__(self, channels: int, count: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(ResBlock(channels) for _ in range(count)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+def lstm_step(gates: Float[Tensor, "batch four_channels rows cols"], cell: Tensor) -> State:
+    """The next hidden and cell state, from the gates in the order input, forget, output, candidate."""
+    admit, keep, show, candidate = gates.chunk(4, dim=1)
+    cell = torch.sigmoid(keep) * cell + torch.sigmoid(admit) * torch.tanh(candidate)
+    return torch.sigmoid(show) * torch.tanh(cell), cell
+
+
+def resized(x: Float[Tensor, "batch channels rows cols"], factor: float) -> Tensor:
+    """Bilinear, pixels taken as areas."""
+    return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False) if factor != 1 else x

@@ -1,0 +1,146 @@
+"""NAFNet (Chen, Chu, Zhang and Sun, "Simple Baselines for Image Restoration", ECCV 2022).
+
+A U-Net of blocks without activation functions: layer norm, 1×1 and depth-wise 3×3 convolutions, the product of two
+halves of the channels, and a channel attention that is a 1×1 convolution of the channels' means. Networks trained on
+small crops see other means in whole photographs; with `local_pool_px` the mean is taken over a window of so many pixels
+around each place instead (Chu et al., "Improving Image Restoration by Revisiting Global Information Aggregation",
+ECCV 2022).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import nn
+
+from .blocks import ChannelNorm, Network, Options
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+CHANNELS_AT_ONCE = 32  # of running means: bounds what they need beside the map itself
+
+
+Blocks = tuple[Annotated[int, Field(ge=0, le=128)], ...]
+
+
+class NAFNetOptions(Options):
+    width: int = Field(64, ge=2, le=1024)
+    encoder_blocks: Blocks = Field((1, 1, 1, 28), min_length=1, max_length=6)
+    middle_blocks: int = Field(1, ge=0, le=128)
+    decoder_blocks: Blocks = Field((1, 1, 1, 1), min_length=1, max_length=6)
+    local_pool_px: int | None = Field(None, ge=16)  # while restoring, never while learning
+
+    @model_validator(mode="after")
+    def _as_many_levels(self) -> Self:
+        if len(self.encoder_blocks) != len(self.decoder_blocks):
+            raise ValueError(
+                f"{len(self.encoder_blocks)} numbers of encoder_blocks, but {len(self.decoder_blocks)} of decoder_blocks"
+            )
+        return self
+
+
+def local_mean(x: Float[Tensor, "batch channels rows cols"], window: int) -> Float[Tensor, "batch channels rows cols"]:
+    """The mean over window × window pixels around each one, in float32. Near the edges, of the nearest window that lies
+    within; where the map is no larger than a window, its mean."""
+    parts = x.split(CHANNELS_AT_ONCE, dim=1)
+    return torch.cat([_running_mean(_running_mean(part.float(), window, -2), window, -1) for part in parts], dim=1)
+
+
+def _running_mean(x: Tensor, window: int, axis: int) -> Tensor:
+    """Differences of a running sum: what is left to add does not depend on the window."""
+    size = x.shape[axis]
+    if size <= window:
+        return x.mean(axis, keepdim=True).expand(x.shape)
+    middle = x.mean(axis, keepdim=True)  # sums of what differs from it stay small, and so does rounding
+    sums = F.pad((x - middle).cumsum(axis), (1, 0) if axis == -1 else (0, 0, 1, 0))
+    count = size - window + 1
+    means = (sums.narrow(axis, window, count) - sums.narrow(axis, 0, count)) / window + middle
+    before = (window - 1) // 2
+    after = window - 1 - before
+    return F.pad(means, (before, after, 0, 0) if axis == -1 else (0, 0, before, after), mode="replicate")
+
+
+class Pool(nn.Module):
+    """The mean of a map, or of a window of it."""
+
+    def __init__(self, window: int | None) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(self, x: Float[Tensor, "batch channels rows cols"]) -> Tensor:
+        if self.window is None or self.training or max(x.shape[-2:]) <= self.window:
+            return x.mean((-2, -1), keepdim=True, dtype=torch.float32).to(x.dtype)
+        return local_mean(x, self.window).to(x.dtype)
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int, window: int | None) -> None:
+        super().__init__()
+        double = 2 * channels
+        self.norm1 = ChannelNorm(channels, eps=1e-6)
+        self.conv1 = nn.Conv2d(channels, double, 1)
+        self.conv2 = nn.Conv2d(double, double, 3, padding=1, groups=double)
+        self.sca = nn.Sequential(Pool(window), nn.Conv2d(channels, channels, 1))
+        self.conv3 = nn.Conv2d(channels, channels, 1)
+        self.norm2 = ChannelNorm(channels, eps=1e-6)
+        self.conv4 = nn.Conv2d(channels, double, 1)
+        self.conv5 = nn.Conv2d(channels, channels, 1)
+        self.beta = nn.Parameter(torch.zeros(1, channels, 1, 1))  # a block begins as the identity
+        self.gamma = nn.Parameter(torch.zeros(1, channels, 1, 1))
+
+    def forward(self, x: Float[Tensor, "batch channels rows cols"]) -> Float[Tensor, "batch channels rows cols"]:
+        gated = _gate(self.conv2(self.conv1(self.norm1(x))))
+        x = x + self.conv3(gated * self.sca(gated)) * self.beta
+        return x + self.conv5(_gate(self.conv4(self.norm2(x)))) * self.gamma
+
+
+def _gate(x: Tensor) -> Tensor:
+    one, other = x.chunk(2, dim=1)
+    return one * other
+
+
+class NAFNet(Network):
+    options: NAFNetOptions
+
+    def __init__(self, options: NAFNetOptions | None = None) -> None:
+        super().__init__()
+        self.options = options or NAFNetOptions()
+        channels, levels = self.options.width, len(self.options.encoder_blocks)
+        self.multiple = self.least = 2**levels
+        windows = self._windows(levels)
+        self.intro = nn.Conv2d(3, channels, 3, padding=1)
+        self.ending = nn.Conv2d(channels, 3, 3, padding=1)
+        self.encoders, self.downs = nn.ModuleList(), nn.ModuleList()
+        self.decoders, self.ups = nn.ModuleList(), nn.ModuleList()
+        for count, window in zip(self.options.encoder_blocks, windows, strict=False):
+            self.encoders.append(nn.Sequential(*(Block(channels, window) for _ in range(count))))
+            self.downs.append(nn.Conv2d(channels, 2 * channels, 2, stride=2))
+            channels *= 2
+        middle = (Block(channels, windows[-1]) for _ in range(self.options.middle_blocks))
+        self.middle_blks = nn.Sequential(*middle)
+        for count, window in zip(self.options.decoder_blocks, windows[-2::-1], strict=True):
+            self.ups.append(nn.Sequential(nn.Conv2d(channels, 2 * channels, 1, bias=False), nn.PixelShuffle(2)))
+            channels //= 2
+            self.decoders.append(nn.Sequential(*(Block(channels, window) for _ in range(count))))
+
+    def _windows(self, levels: int) -> list[int | None]:
+        """Of the mean, at each level."""
+        pixels = self.options.local_pool_px
+        return [None if pixels is None else max(pixels // 2**level, 1) for level in range(levels + 1)]
+
+    def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
+        x = self.intro(image)
+        skips = []
+        for encoder, down in zip(self.encoders, self.downs, strict=True):
+            x = encoder(x)
+            skips.append(x)
+            x = down(x)
+        x = self.middle_blks(x)
+        for decoder, up in zip(self.decoders, self.ups, strict=True):
+            x = decoder(up(x) + skips.pop())
+        return image + self.ending(x)

@@ -1,0 +1,168 @@
+"""NRKNet (Quan, Wu and Ji, "Neumann Network with Recursive Kernels for Single Image Defocus Deblurring", CVPR 2023).
+
+Defocus is written as a blur D = Σ_j a_j · (k_j ∗ ·) with weights a_j for each pixel over a family of kernels k_j, each the
+last one blurred once more. Its inverse is the Neumann series Σ_n (I − D)^n: r ← r − D r, summed. At three scales, from
+coarse to fine, an encoder–decoder finds the weights; a convolutional LSTM hands them on from scale to scale.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import nn
+
+from .blocks import BasicConv, Network, Options, ResBlocks, State, full_precision, lstm_step, padded, resized
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+FACTORS = (4, 2, 1)  # of the scales, coarse to fine; the coarsest takes the most steps
+MULTIPLE = 16  # a quarter, halved twice
+LEAST = 32  # mirroring at the deepest level needs two pixels
+
+
+class NRKNetOptions(Options):
+    width: int = Field(64, ge=2, le=1024)
+    residual_blocks: int = Field(1, ge=1, le=64)
+    kernels: int = Field(21, ge=1, le=256)
+
+
+class NRKScales(NamedTuple):
+    """What the loss compares: outputs at 1/4, 1/2, full size and the final one; the sharp picture blurred again by what
+    the network found, at the three scales."""
+
+    outputs: list[Tensor]
+    blurred: list[Tensor]
+
+
+class RecursiveKernels(nn.Module):
+    """A picture and its ever more blurred versions. A kernel has three taps a, b, a, positive and of sum 1, along x and
+    along y; both passes are one 3×3 convolution here."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.kernels = nn.Parameter(torch.rand(count * 3, 1, 1, 2))  # one for each colour
+
+    def forward(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch maps rows cols"]:
+        side, middle = self.kernels.float().split(1, dim=-1)
+        taps = torch.softmax(torch.cat([side, middle, side], dim=-1), dim=-1)
+        squares = taps.transpose(-1, -2) * taps
+        found = [image]
+        for kernel in squares.split(3):
+            found.append(F.conv2d(F.pad(found[-1], (1, 1, 1, 1), mode="reflect"), kernel, groups=3))
+        return torch.cat(found, dim=1)
+
+
+class ConvLstmCell(nn.Module):
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs + hidden, 4 * hidden, 5, padding=2)
+
+    def forward(self, features: Tensor, state: State) -> State:
+        return lstm_step(self.conv(torch.cat([features, state[0]], dim=1)), state[1])
+
+
+class KernelAttention(nn.Module):
+    """The weight of each kernel at each pixel, with a memory at half the size."""
+
+    def __init__(self, features: int, maps: int) -> None:
+        super().__init__()
+        self.conv = BasicConv(features, maps, norm=True)
+        self.conv_atten = ConvLstmCell(features, maps)
+
+    def forward(self, features: Tensor, state: State) -> tuple[Tensor, State]:
+        state = self.conv_atten(F.avg_pool2d(features, 2), state)
+        remembered = F.interpolate(state[0], scale_factor=2, mode="nearest")
+        return remembered * self.conv(features) + remembered, state
+
+
+class WeightedSum(nn.Module):
+    """From the weighted blurred versions to one picture."""
+
+    def __init__(self, maps: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(maps * 3, 3, 1)
+
+    def forward(self, versions: Float[Tensor, "batch versions rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
+        return F.conv2d(versions, self.conv.weight.float(), self.conv.bias.float())
+
+
+class NRKNet(Network):
+    multiple, least = MULTIPLE, LEAST
+    options: NRKNetOptions
+
+    def __init__(self, options: NRKNetOptions | None = None) -> None:
+        super().__init__()
+        self.options = options or NRKNetOptions()
+        width, blocks = self.options.width, self.options.residual_blocks
+        self.maps = self.options.kernels + 1
+        self.SummationLayer = WeightedSum(self.maps)
+        self.GCM = RecursiveKernels(self.options.kernels)
+        self.APU = KernelAttention(width, self.maps)
+        self.Encoder = nn.ModuleList(ResBlocks(k * width, blocks) for k in (1, 2, 4))
+        self.Decoder = nn.ModuleList(ResBlocks(k * width, blocks) for k in (4, 2, 1))
+        self.bottleneck = nn.Sequential(BasicConv(4 * width, 4 * width), ResBlocks(4 * width, blocks))
+        self.feat_extract = nn.ModuleList(
+            [
+                BasicConv(3, width),
+                BasicConv(width, 2 * width, stride=2),
+                BasicConv(2 * width, 4 * width, stride=2),
+                BasicConv(4 * width, 2 * width, transposed=True),
+                BasicConv(2 * width, width, transposed=True),
+            ]
+        )
+
+    def forward(
+        self, image: Float[Tensor, "batch 3 rows cols"], target: Float[Tensor, "batch 3 rows cols"] | None = None
+    ) -> Float[Tensor, "batch 3 rows cols"] | NRKScales:
+        """The restored picture; with the sharp one, all that the loss needs, at the padded size."""
+        if target is None:
+            return super().forward(image)
+        return self._scales(self.padded(image), self.padded(target))
+
+    def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
+        return self._scales(image, None).outputs[-1]
+
+    def _scales(self, image: Tensor, target: Tensor | None) -> NRKScales:
+        batch, _, rows, cols = image.shape
+        zeros = image.new_zeros(batch, self.maps, rows // 8, cols // 8)
+        state: State = (zeros, zeros)
+        final, outputs, blurred = image.float(), [], []
+        for number, factor in enumerate(FACTORS):
+            small = image[..., ::factor, ::factor]
+            if number:
+                state = (resized(state[0], 2), resized(state[1], 2))
+            weights, state = self.APU(self._features(small), state)
+            with full_precision(image):
+                weights = weights.float().repeat_interleave(3, dim=1)
+                rest = total = small.float()
+                for _ in range(len(FACTORS) - number):
+                    rest = rest - self._blur(rest, weights)
+                    total = total + rest
+                outputs.append(total)
+                final = final + resized(rest, factor)
+                if target is not None:
+                    blurred.append(self._blur(target[..., ::factor, ::factor].float(), weights))
+        return NRKScales([*outputs, final], blurred)
+
+    def _blur(self, image: Tensor, weights: Tensor) -> Tensor:
+        """D of this picture."""
+        return self.SummationLayer(self.GCM(image) * weights)
+
+    def _features(self, image: Tensor) -> Tensor:
+        fine = self.Encoder[0](self.feat_extract[0](image))
+        middle = self.Encoder[1](self.feat_extract[1](fine))
+        coarse = self.Encoder[2](self.feat_extract[2](middle))
+        x = self.feat_extract[3](self.Decoder[0](coarse + self.bottleneck(coarse)))
+        x = self.feat_extract[4](self.Decoder[1](x + middle))
+        return self.Decoder[2](x + fine)
+
+
+def targets(sharp: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
+    """What the outputs should be: the sharp picture at their sizes, resized as they are later put together again."""
+    sharp = padded(sharp, MULTIPLE, LEAST)
+    return [resized(sharp, 1 / factor) for factor in FACTORS] + [sharp]
