@@ -53,7 +53,7 @@ def told(progress: Progress) -> str:
         parts.append(f"{progress.rate:.3g} pairs/s")
         left = progress.seconds_left
         if left is not None:
-            parts.append(f"{_duration(left)} left")
+            parts.append(f"{duration(left)} left")
     elif progress.stage == "making pairs":
         parts.append("compiling")
     total = sum(progress.seconds.values())
@@ -65,7 +65,8 @@ def told(progress: Progress) -> str:
     return " · ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """In seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

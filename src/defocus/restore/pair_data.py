@@ -17,9 +17,10 @@ from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, MissingExtraError
 from ..synth.draws import generator
-from ..synth.pictures import read_png
+from ..synth.pictures import picture_size, read_png
 from ..synth.plan import Plan, SplitName
 from .pair_files import PairReader, find_pairs
+from .views import draw_view, seen
 
 try:
     import torch
@@ -38,8 +39,9 @@ Values = Shaped[np.ndarray, "rows cols 3"]
 class PairDataset(Dataset[Item]):
     """The pairs of one split of a folder that `defocus synth run` made, in any layout, or of a DPDD-like one.
 
-    `crop`: a random square of so many pixels; `augment`: random flips. Where there are dual-pixel views, a flip from
-    left to right exchanges them.
+    `crop`: a random square of so many pixels; `augment`: random flips; `turn`: random quarter turns. Where there are
+    dual-pixel views, a flip from left to right exchanges them; a quarter turn would make them views of above and below,
+    and is refused.
     """
 
     def __init__(
@@ -49,13 +51,16 @@ class PairDataset(Dataset[Item]):
         *,
         crop: int | None = None,
         augment: bool = False,
+        turn: bool = False,
         seed: int = 0,
     ) -> None:
         if crop is not None and crop < 1:
             raise DatasetError(f"a crop of {crop} pixels; expected 1 or more")
         store, self.pairs = find_pairs(folder, split)
         self._reader = PairReader(store)
-        self._crop, self._augment, self._seed = crop, augment, seed
+        self._crop, self._augment, self._turn, self._seed = crop, augment, turn, seed
+        if turn and any("left" in pair.pictures for pair in self.pairs):
+            raise DatasetError("pairs with dual-pixel views cannot be turned by a quarter", file=folder)
         self._epoch = _shared_number()
 
     def set_epoch(self, epoch: int) -> None:
@@ -67,7 +72,13 @@ class PairDataset(Dataset[Item]):
 
     def __getitem__(self, index: int) -> Item:
         pair = self.pairs[index]
-        pictures = {role: read_png(self._reader.read(p), self._reader.place(p)) for role, p in pair.pictures.items()}
+        return _item(self._changed(self.pictures(index), index % len(self.pairs), pair.id), pair.id)
+
+    def pictures(self, index: int, roles: Sequence[str] | None = None) -> dict[str, Values]:
+        """A pair as it is in the folder, by role ("blurred", "sharp", ...): whole numbers of 8 or 16 bits."""
+        pair = self.pairs[index]
+        wanted = {role: pair.pictures[role] for role in roles or pair.pictures}
+        pictures = {role: read_png(self._reader.read(p), self._reader.place(p)) for role, p in wanted.items()}
         first = pictures["blurred"]
         for role, picture in pictures.items():
             if picture.shape != first.shape:
@@ -76,26 +87,21 @@ class PairDataset(Dataset[Item]):
                     f"the blurred and the {role} picture have {told} pixels",
                     file=self._reader.place(pair.pictures[role]),
                 )
-        return _item(self._changed(pictures, index % len(self.pairs), pair.id), pair.id)
+        return pictures
+
+    def size(self, index: int) -> tuple[int, int, int]:
+        """Rows, columns and bits of a pair's blurred picture, without decoding all of it."""
+        picture = self.pairs[index].pictures["blurred"]
+        return picture_size(self._reader.read(picture), self._reader.place(picture))
 
     def _changed(self, pictures: dict[str, Values], index: int, name: str) -> dict[str, Values]:
         random = generator(self._seed, "pairs", int(self._epoch), index)
-        if self._crop is not None:
-            rows, cols = pictures["blurred"].shape[:2]
-            if min(rows, cols) < self._crop:
-                raise DatasetError(f"{name}: {cols}×{rows} pixels do not hold a crop of {self._crop}")
-            top, left = (int(random.integers(n - self._crop + 1)) for n in (rows, cols))
-            window = slice(top, top + self._crop), slice(left, left + self._crop)
-            pictures = {role: picture[window] for role, picture in pictures.items()}
-        if self._augment:
-            mirrored, turned = random.random(2) < 0.5
-            if mirrored:
-                pictures = {role: picture[:, ::-1] for role, picture in pictures.items()}
-                if "left" in pictures and "right" in pictures:
-                    pictures["left"], pictures["right"] = pictures["right"], pictures["left"]
-            if turned:
-                pictures = {role: picture[::-1] for role, picture in pictures.items()}
-        return pictures
+        size = pictures["blurred"].shape
+        view = draw_view(random, (size[0], size[1]), self._crop, name, flip=self._augment, turn=self._turn)
+        changed = {role: seen(picture, view) for role, picture in pictures.items()}
+        if view.mirrored and "left" in changed and "right" in changed:
+            changed["left"], changed["right"] = changed["right"], changed["left"]
+        return changed
 
 
 class OnTheFlyDataset(Dataset[Item]):
@@ -145,14 +151,20 @@ class OnTheFlyDataset(Dataset[Item]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Item]:
         """A whole batch, as loaders ask for it."""
+        return [_item(pictures, name) for name, pictures in self.pictures(indices, int(self._epoch))]
+
+    def pictures(self, indices: Sequence[int], epoch: int) -> list[tuple[str, dict[str, Values]]]:
+        """Pairs of any epoch, their names and pictures by role ("blurred", "sharp", ...): whole numbers."""
+        self._check_process()
+        made = self._maker.pairs([self._number(index) for index in indices], epoch)
+        return [(one.recipe.id, {str(role): p for role, p in one.pictures.items()}) for one in made]
+
+    def _check_process(self) -> None:
         if os.getpid() != self._process:  # never pickled on its way here
             raise DefocusError(
                 "this loader worker was forked from a process that uses JAX, and would hang: give the DataLoader "
                 'multiprocessing_context="spawn" (or "forkserver")'
             )
-        numbers = [self._number(index) for index in indices]
-        made = self._maker.pairs(numbers, int(self._epoch))
-        return [_item({str(role): p for role, p in one.pictures.items()}, one.recipe.id) for one in made]
 
     def _number(self, index: int) -> int:
         if not -self._length <= index < self._length:

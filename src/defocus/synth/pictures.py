@@ -63,6 +63,20 @@ def png_bits(data: bytes) -> int:
     return data[24] if data.startswith(SIGNATURE) and len(data) > 25 else 0
 
 
+def picture_size(data: bytes, file: str = "a picture") -> tuple[int, int, int]:
+    """Rows, columns and bits per colour that `read_png` would give; `file` is for messages."""
+    from PIL import Image
+
+    if png_bits(data) == 16:
+        width, height = struct.unpack(">II", data[16:24])
+        return height, width, 16
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            return picture.height, picture.width, 8
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"cannot be decoded: {str(error).split(' <_io')[0]}", file=file) from error
+
+
 def read_png(data: bytes, file: str = "a picture") -> Shaped[np.ndarray, "h w 3"]:
     """RGB values, uint8 or uint16, of a PNG (of 8 bits: of any picture that Pillow reads); `file` is for messages."""
     if png_bits(data) == 16:

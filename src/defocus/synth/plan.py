@@ -6,16 +6,15 @@ a plan knows nothing of workers, engines or folders to write to.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import PlanError
+from .toml_model import read_toml, validated
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
@@ -258,25 +257,14 @@ class Plan(_Part):
 def load_plan(path: str | Path) -> Plan:
     """Read and check a plan; folders in it are relative to the file. Raises `PlanError` that names the key."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from error
-    try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"no TOML: {error}", file=path) from error
+    given = read_toml(path, PlanError)
     plan = make_plan(given, file=path)
     return _anchored(plan, path.resolve().parent)
 
 
 def make_plan(given: dict[str, Any], *, file: str | Path | None = None) -> Plan:
     """A plan from what a TOML file holds."""
-    try:
-        return Plan.model_validate(given)
-    except ValidationError as error:
-        told = [_told(one, given) for one in error.errors()]
-        raise PlanError("; ".join(dict.fromkeys(told)), file=file) from error
+    return validated(Plan, given, PlanError, file)
 
 
 def plan_difference(old: dict[str, Any], new: dict[str, Any], where: str = "") -> list[str]:
@@ -301,38 +289,3 @@ def _anchored(plan: Plan, folder: Path) -> Plan:
     sources = tuple(s if s.folder is None else s.model_copy(update={"folder": whole(s.folder)}) for s in plan.sources)
     lenses = plan.lenses.model_copy(update={"folders": tuple(whole(p) for p in plan.lenses.folders)})
     return plan.model_copy(update={"sources": sources, "lenses": lenses})
-
-
-def _told(error: Any, given: dict[str, Any]) -> str:
-    """One line for one error of pydantic's: the key, what is wrong, and for an unknown key the nearest known one."""
-    place = [p for p in error["loc"] if p not in ("function-after",)]
-    key = ".".join(str(p) for p in place)
-    if error["type"] == "extra_forbidden":
-        known = _known_keys(place[:-1])
-        close = difflib.get_close_matches(str(place[-1]), known, n=1, cutoff=0.5)
-        elsewhere = [f"{part}.{place[-1]}" for part in Plan.model_fields if place[-1] in _known_keys([part])]
-        offer = (
-            f"did you mean {close[0]!r}?"
-            if close
-            else f"did you mean {elsewhere[0]}?"
-            if elsewhere
-            else f"known are {', '.join(known)}"
-        )
-        return f"unknown key {key!r}: {offer}"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    value = error.get("input")
-    shown = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
-    return f"{key}: {message}{shown}" if key else message
-
-
-def _known_keys(place: list[Any]) -> list[str]:
-    """The keys of the part of a plan at this place."""
-    model: Any = Plan
-    for step in place:
-        if isinstance(step, int):
-            continue
-        field = model.model_fields.get(step) if hasattr(model, "model_fields") else None
-        if field is None:
-            return []
-        model = Source if step == "sources" else field.annotation
-    return list(model.model_fields) if hasattr(model, "model_fields") else []

@@ -1,0 +1,301 @@
+"""The settings of a training: everything that decides what the network learns, checked before any work.
+
+A TOML file, or the name of one of the recipes beside this module; a file may build on a recipe (`recipe = "nafnet"`)
+and change some of it. `TrainConfig.decisive` is what two runs must share to give the same weights: the number of
+loader workers, for example, is no part of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..errors import ConfigError
+from ..synth.plan import SplitName
+from ..synth.toml_model import read_toml, validated
+
+Part = Literal["csv", "tensorboard"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class Model(_Part):
+    """Which network: a name and a size that `build_model` knows, and numbers that differ from that size's."""
+
+    name: str
+    size: str = "paper"
+    overrides: dict[str, Any] = {}
+
+
+class LossTerms(_Part):
+    """A loss that `build_loss` knows; without a name, the network's own."""
+
+    name: str = ""
+    options: dict[str, Any] = {}
+
+
+class Data(_Part):
+    """Where pairs come from: folders (any layout that `defocus synth` writes, shards, DPDD), or a plan that is
+    carried out while the network learns."""
+
+    kind: Literal["pairs", "synthesis"] = "pairs"
+    folders: tuple[str, ...] = ()  # or addresses that fsspec knows
+    weights: tuple[float, ...] = ()  # share of each folder in the batches; empty: as many as it has pairs
+    split: SplitName = "train"
+    plan: Path | None = None
+    length: int = Field(10_000, ge=1)  # synthesis: pairs of an epoch, in each of which others are made
+    kept: int = Field(16, ge=1)  # synthesis: photographs that each worker holds
+    workers: int = Field(4, ge=0)
+    prefetch: int = Field(4, ge=1)  # batches that each worker makes ahead
+    cache: Literal["no", "memory", "device"] = "no"  # decoded pairs kept in memory, or on the GPU and cut there
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.weights and len(self.weights) != len(self.folders):
+            raise ValueError(f"{len(self.weights)} weights for {len(self.folders)} folders; expected as many")
+        if self.weights and not min(self.weights) > 0.0:
+            raise ValueError(f"weights = {list(self.weights)}; expected numbers above 0")
+        if self.kind == "synthesis" and self.cache != "no":
+            raise ValueError('kind = "synthesis" makes other pairs in each epoch: expected cache = "no"')
+        if self.kind == "synthesis" and self.folders:
+            raise ValueError('kind = "synthesis" takes a plan, no folders')
+        if self.kind == "pairs" and self.plan is not None:
+            raise ValueError('plan is for kind = "synthesis"')
+        return self
+
+
+class Optimizer(_Part):
+    kind: Literal["adam", "adamw"] = "adamw"
+    rate: float = Field(1e-3, gt=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _betas(self) -> Self:
+        if not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise ValueError(f"betas = {list(self.betas)}; expected two numbers from 0 to below 1")
+        return self
+
+
+class Schedule(_Part):
+    """The learning rate over the steps; see schedules.py."""
+
+    kind: Literal["cosine", "steps", "constant"] = "cosine"
+    warmup: float = Field(0.0, ge=0, lt=1)  # part of the steps over which the rate rises
+    constant: float = Field(0.0, ge=0, lt=1)  # cosine: part of the steps before it begins
+    floor: float = Field(0.0, ge=0)  # cosine: rate at its end
+    milestones: tuple[float, ...] = ()  # steps: parts of all steps
+    factors: tuple[float, ...] = ()  # steps: of the first rate, from each milestone on
+    reload_best: bool = False  # steps: go back to the best weights so far at each milestone
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.milestones) != len(self.factors):
+            raise ValueError(f"{len(self.milestones)} milestones and {len(self.factors)} factors; expected as many")
+        if list(self.milestones) != sorted(set(self.milestones)) or not all(0 < m < 1 for m in self.milestones):
+            raise ValueError(f"milestones = {list(self.milestones)}; expected ascending parts between 0 and 1")
+        if not all(factor > 0.0 for factor in self.factors):
+            raise ValueError(f"factors = {list(self.factors)}; expected numbers above 0")
+        if (self.kind == "steps") != bool(self.milestones):
+            raise ValueError(f'kind = "{self.kind}" with {len(self.milestones)} milestones; "steps" needs them')
+        return self
+
+
+class Stage(_Part):
+    """Progressive learning: from this part of the steps on, crops and batches of other sizes."""
+
+    start: float = Field(ge=0, lt=1)
+    crop: int = Field(ge=8)
+    batch: int = Field(ge=1)
+    accumulate: int | None = Field(None, ge=1)
+
+
+class Lesson(_Part):
+    """Curriculum: from this part of the steps on, pairs of so much blur (their largest radius, in pixels)."""
+
+    start: float = Field(ge=0, lt=1)
+    blur_px: tuple[float, float]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not 0.0 <= self.blur_px[0] < self.blur_px[1]:
+            raise ValueError(f"blur_px = {list(self.blur_px)}; expected two numbers from 0, the smaller first")
+        return self
+
+
+class Compute(_Part):
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    compile: bool = False
+    channels_last: bool = False
+
+
+class Validation(_Part):
+    every: int = Field(1000, ge=0)  # steps; 0: never
+    folders: tuple[str, ...] = ()  # those of the data unless given
+    split: SplitName = "validation"
+    pairs: int = Field(0, ge=0)  # at most so many, evenly spread; 0: all (of a plan: 64)
+    batch: int = Field(1, ge=1)  # pictures of one size at once
+    images: int = Field(4, ge=0)  # shown as input, output and target
+
+
+class Save(_Part):
+    every: int = Field(1000, ge=1)
+    keep: int = Field(2, ge=1)  # states; the best one besides
+
+
+class Logs(_Part):
+    kinds: tuple[Part, ...] = ("csv",)
+    every: int = Field(50, ge=1)
+
+
+class TrainConfig(_Part):
+    """All of a training."""
+
+    name: str = ""
+    seed: int = Field(0, ge=0, lt=2**31)
+    steps: int = Field(ge=1)
+    batch: int = Field(8, ge=1)  # pairs of one step, over all processes
+    accumulate: int = Field(1, ge=1)  # parts that each process takes its share in, one after the other
+    crop: int = Field(256, ge=8)
+    augment: Literal["no", "flips", "turns"] = "turns"  # "turns": flips and quarter turns
+    clip_norm: float = Field(0.0, ge=0)  # of the gradients; 0: as it comes
+    ema: float = Field(0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0: none
+    model: Model
+    loss: LossTerms = LossTerms()
+    data: Data = Data()
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    progressive: tuple[Stage, ...] = ()
+    curriculum: tuple[Lesson, ...] = ()
+    compute: Compute = Compute()
+    validation: Validation = Validation()
+    save: Save = Save()
+    logs: Logs = Logs()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, parts in (("progressive", self.progressive), ("curriculum", self.curriculum)):
+            starts = [part.start for part in parts]
+            if starts and (starts[0] != 0.0 or starts != sorted(set(starts))):
+                raise ValueError(f"{name}: starts {starts}; expected 0 first, then ascending")
+        if self.curriculum and self.data.kind != "synthesis":
+            raise ValueError('curriculum is for data.kind = "synthesis": pairs of a folder have the blur they have')
+        if self.schedule.reload_best and not self.validation.every:
+            raise ValueError("schedule.reload_best needs validation.every: without it no weights are the best")
+        for stage in self.stages:
+            if stage.batch % (stage.accumulate or 1):
+                raise ValueError(f"a batch of {stage.batch} pairs cannot be taken in {stage.accumulate} equal parts")
+        return self
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Of progressive learning; without it one for all steps."""
+        if not self.progressive:
+            return (Stage(start=0.0, crop=self.crop, batch=self.batch, accumulate=self.accumulate),)
+        return tuple(s.model_copy(update={"accumulate": s.accumulate or self.accumulate}) for s in self.progressive)
+
+    @classmethod
+    def from_toml(cls, source: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
+        """Of a file, or a recipe's name; `changes` such as "steps=1000" or "model.size=small" come last.
+
+        Folders and plans are relative to the file, in `changes` to the working folder. Raises `ConfigError` that names
+        the key.
+        """
+        given, file = _read(source)
+        for change in changes:
+            given = merged(given, _anchored(parse_change(change), Path.cwd()))
+        return validated(cls, given, ConfigError, file)
+
+    def as_json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides the weights and the curve, as JSON."""
+        told = self.as_json()
+        for key in ("workers", "prefetch", "cache", "kept"):
+            del told["data"][key]
+        for key in ("name", "save"):
+            del told[key]
+        del told["logs"]["kinds"]
+        del told["validation"]["images"], told["validation"]["batch"]
+        return told
+
+
+def recipe_names() -> list[str]:
+    """Of the recipes that are shipped, the paper's first."""
+    names = [path.name.removesuffix(".toml") for path in _recipes().iterdir() if path.name.endswith(".toml")]
+    return sorted(names, key=lambda name: (name.endswith("-small"), name))
+
+
+def recipe_text(name: str) -> str:
+    """The commented TOML of a recipe. Raises `ConfigError` for an unknown name."""
+    known = recipe_names()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        offer = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+        raise ConfigError(f"{name!r} is neither a file nor a recipe: {offer}")
+    return _recipes().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+
+
+def parse_change(text: str) -> dict[str, Any]:
+    """ "schedule.floor=1e-6" as a table. The value is TOML; what is no TOML is text."""
+    key, equals, value = text.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
+        raise ConfigError(f"{text!r}: expected KEY=VALUE, such as steps=1000 or model.size=small")
+    try:
+        parsed = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    for name in reversed(names):
+        parsed = {name: parsed}
+    return parsed
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`changes` over `base`, table by table; lists are replaced whole."""
+    made = dict(base)
+    for key, value in changes.items():
+        old = made.get(key)
+        made[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return made
+
+
+def _recipes() -> Any:
+    return files("defocus.restore").joinpath("recipes")
+
+
+def _read(source: str | Path) -> tuple[dict[str, Any], Path | None]:
+    path = Path(source)
+    if isinstance(source, str) and path.suffix != ".toml" and not path.is_file():
+        return tomllib.loads(recipe_text(source)), None
+    given = _anchored(read_toml(path, ConfigError), path.resolve().parent)
+    recipe = given.pop("recipe", None)
+    if recipe is not None:
+        given = merged(tomllib.loads(recipe_text(str(recipe))), given)
+    return given, path
+
+
+def _anchored(given: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Relative folders become absolute; what is of the wrong kind is left for the check."""
+
+    def whole(path: Any) -> Any:
+        return str(folder / path) if isinstance(path, str) and "://" not in path else path
+
+    made = dict(given)
+    for name in ("data", "validation"):
+        if isinstance(made.get(name), dict):
+            made[name] = dict(made[name])
+            if isinstance(made[name].get("folders"), list):
+                made[name]["folders"] = [whole(path) for path in made[name]["folders"]]
+            if "plan" in made[name]:
+                made[name]["plan"] = whole(made[name]["plan"])
+    return made

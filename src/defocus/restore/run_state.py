@@ -1,0 +1,170 @@
+"""The folder of a training, and what it needs to go on after a kill at any moment, as if nothing had happened.
+
+    RUN/config.json           the settings
+        states/step-00001000.pt   network, optimiser, average, scaler, losses that are not told yet, best score
+        last.pt, best.pt      weights for `defocus deblur`
+        loss.csv, validation.csv, run.jsonl, tensorboard/, pictures/
+
+A state is written beside its place, synchronised and renamed. What happened after the last one is done again: the pairs
+and the random numbers of a step follow from its number, and rows of logs after it are dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import TrainingError
+from ..synth.plan import plan_difference
+from .config import TrainConfig
+
+VERSION = 1
+OURS = (
+    "states",
+    "tensorboard",
+    "pictures",
+    "config.json",
+    "loss.csv",
+    "validation.csv",
+    "run.jsonl",
+    "last.pt",
+    "best.pt",
+)
+
+State = dict[str, Any]
+
+
+class RunFolder:
+    """Where a training writes. Only one process does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.states = path / "states"
+
+    def check(self) -> None:
+        """Raise `TrainingError` where other things than a training are in the folder."""
+        if self.path.exists() and not self.path.is_dir():
+            raise TrainingError(f"{self.path}: is no folder")
+        if self.path.is_dir() and not (self.path / "config.json").exists():
+            others = [p.name for p in self.path.iterdir() if p.name != ".lock"]
+            if others:
+                raise TrainingError(
+                    f"{self.path}: is no folder of a training, but holds {sorted(others)[0]}; choose a new one"
+                )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One training at a time."""
+        from filelock import FileLock, Timeout
+
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock")
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise TrainingError(f"{self.path}: another training is running in this folder") from error
+        except OSError as error:
+            raise TrainingError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def clear(self) -> None:
+        """Remove what a training left, and nothing else."""
+        for name in OURS:
+            target = self.path / name
+            if target.is_dir():
+                shutil.rmtree(target)
+            else:
+                target.unlink(missing_ok=True)
+
+    def write_config(self, config: TrainConfig) -> None:
+        write_whole(self.path / "config.json", json.dumps(config.as_json(), indent=1).encode())
+        for left in self.states.glob(".*.part"):  # of a killed write
+            left.unlink(missing_ok=True)
+
+    def latest(self) -> Path | None:
+        found = sorted(self.states.glob("step-*.pt"))
+        return found[-1] if found else None
+
+    def state_file(self, step: float) -> Path:
+        return self.states / f"step-{int(step):08d}.pt"
+
+    def save(self, state: State, keep: int) -> None:
+        """Keeps the last `keep` states, and the one that `state` says is the best."""
+        self.states.mkdir(parents=True, exist_ok=True)
+        target = self.state_file(state["step"])
+        temporary = target.with_name(f".{target.name}.part")
+        try:
+            with temporary.open("wb") as file:
+                torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+            _synchronise(self.states)
+        except (OSError, RuntimeError) as error:  # torch's writer tells a full disk by a RuntimeError
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise TrainingError(
+                f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}; "
+                "free some space and run the same command again, it goes on"
+            ) from error
+        best = self.state_file(state["best"]["step"]) if state["best"] else None
+        for old in sorted(self.states.glob("step-*.pt"))[:-keep]:
+            if old != best:
+                old.unlink(missing_ok=True)
+
+
+def read_state(file: Path) -> State:
+    """Raises `TrainingError` for what is no state of ours."""
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise TrainingError(
+            f"{file}: cannot be read: {str(error).splitlines()[0] if str(error) else error!r}; remove it to go on from "
+            "the state before, or use --anew"
+        ) from error
+    if not isinstance(state, dict) or state.get("version") != VERSION:
+        version = state.get("version") if isinstance(state, dict) else None
+        raise TrainingError(f"{file}: is of version {version}, this program writes {VERSION}; use --anew")
+    return state
+
+
+def check_same(state: State, config: TrainConfig, data: str, folder: Path, accept_changes: bool) -> list[str]:
+    """What changed since a state was written. Raises `TrainingError` with it, unless changes are accepted."""
+    changes = plan_difference(state["config"], config.decisive())
+    if state["data"] != data:
+        changes.append("the pairs of the data are others")
+    if changes and not accept_changes:
+        raise TrainingError(
+            f"{folder}: this training was begun otherwise: {'; '.join(changes)}. --accept-changes goes on with what is "
+            "asked for now, --anew begins again; or choose another folder"
+        )
+    return changes
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """A file that is there whole or not at all."""
+    from ..synth.store import open_store
+
+    open_store(path.parent).write(path.name, data)
+
+
+def _synchronise(folder: Path) -> None:
+    """The name of a new file survives a power cut, too, where folders can be synchronised."""
+    with contextlib.suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)

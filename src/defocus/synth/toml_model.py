@@ -1,0 +1,74 @@
+"""Settings from TOML files, checked by pydantic models: what is wrong, told in one line that names the key, and for an
+unknown key the nearest one that is known."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import FileError
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def read_toml(path: str | Path, failure: type[FileError]) -> dict[str, Any]:
+    """What a TOML file holds. Raises `failure` if it cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise failure(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise failure(f"no TOML: {error}", file=path) from error
+
+
+def validated(
+    model: type[Settings], given: Mapping[str, Any], failure: type[FileError], file: str | Path | None = None
+) -> Settings:
+    """Settings of what a TOML file holds. Raises `failure` with a line that names every wrong key."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        told = [_told(model, one) for one in error.errors()]
+        raise failure("; ".join(dict.fromkeys(told)), file=file) from error
+
+
+def _told(model: type[BaseModel], error: Any) -> str:
+    """One line for one error of pydantic's."""
+    place = [p for p in error["loc"] if p not in ("function-after",)]
+    key = ".".join(str(p) for p in place)
+    if error["type"] == "extra_forbidden":
+        known = _known_keys(model, place[:-1])
+        close = difflib.get_close_matches(str(place[-1]), known, n=1, cutoff=0.5)
+        elsewhere = [f"{part}.{place[-1]}" for part in model.model_fields if place[-1] in _known_keys(model, [part])]
+        offer = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"did you mean {elsewhere[0]}?"
+            if elsewhere
+            else f"known are {', '.join(known)}"
+        )
+        return f"unknown key {key!r}: {offer}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    value = error.get("input")
+    shown = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
+    return f"{key}: {message}{shown}" if key else message
+
+
+def _known_keys(model: type[BaseModel], place: list[Any]) -> list[str]:
+    """The keys of the part of the settings at this place."""
+    part: Any = model
+    for step in place:
+        if isinstance(step, int):
+            continue
+        field = part.model_fields.get(step) if hasattr(part, "model_fields") else None
+        if field is None:
+            return []
+        part = next((a for a in get_args(field.annotation) if hasattr(a, "model_fields")), field.annotation)
+    return list(part.model_fields) if hasattr(part, "model_fields") else []
