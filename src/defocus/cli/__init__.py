@@ -20,6 +20,7 @@ from .psf_grid import psf_grid
 from .psf_views import pupils, through_focus, wavefront
 from .scene import scene
 from .synth import synth_app
+from .train import train
 
 app = typer.Typer(
     name="defocus",
@@ -41,6 +42,7 @@ app.command()(develop)
 app.command()(depth)
 app.command()(scene)
 app.add_typer(synth_app, name="synth")
+app.command()(train)
 app.command()(demo)
 
 
