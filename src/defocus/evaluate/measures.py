@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from ..errors import DefocusError
 from .iqa import PyiqaMeasure
-from .metrics import psnr, ssim
+from .metrics import Channels, psnr, ssim
 from .niqe import find_parameters, load_pristine, niqe
 
 Picture = Float[np.ndarray, "rows cols 3"]
@@ -76,7 +76,7 @@ def make_measure(name: str, *, files: Mapping[str, Path] | None = None, device: 
     if name == "psnr":
         return Measure(kind, _with_truth(psnr), "psnr 1")
     if name in ("ssim", "ssim-rgb"):
-        channels = "grey" if name == "ssim" else "rgb"
+        channels: Channels = "grey" if name == "ssim" else "rgb"
         return Measure(kind, _with_truth(lambda a, b: ssim(a, b, channels=channels)), f"{name} 1")
     if name == "niqe":
         file = files.get("niqe") or find_parameters()
@@ -106,9 +106,11 @@ def _with_truth(measure: Callable[[Picture, Picture], float]) -> Compute:
 
 
 def _lpips(kind: Kind, file: Path | None, device: str | None) -> Measure:
-    from ..restore.perceptual import Lpips, torch
+    from ..restore.perceptual import Lpips  # says so if torch is missing
 
     network = Lpips.load(file)
+    import torch
+
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     network.to(place)
 

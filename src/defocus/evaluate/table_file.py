@@ -1,0 +1,187 @@
+"""The table file of an evaluation: rows (models and what they were trained on), test sets and measures, in TOML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..errors import ConfigError
+from ..synth.toml_model import read_toml, validated
+from .datasets import TestKind
+from .measures import KINDS
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class Row(_Part):
+    """What is compared: a network with its weights, the blurred pictures themselves, or pictures made elsewhere."""
+
+    kind: Literal["model", "input", "folder"] = "model"
+    name: str = ""  # by default the model's
+    trained_on: str = ""
+    model: str = ""  # that `build_model` knows; empty: what the weights file says
+    options: dict[str, Any] = {}  # of the model, where they differ from what the weights file says
+    weights: Path | None = None
+    folder: Path | None = None  # of kind "folder"; {test} stands for the name of the test set
+    precision: Literal["float32", "bf16"] = "float32"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.kind == "model" and self.weights is None:
+            raise ValueError('kind = "model" needs weights')
+        if self.kind == "folder" and self.folder is None:
+            raise ValueError('kind = "folder" needs a folder')
+        if self.kind == "folder" and not self.name:
+            raise ValueError('kind = "folder" needs a name')
+        if self.kind != "model" and (self.weights is not None or self.model):
+            raise ValueError(f'kind = "{self.kind}" takes neither model nor weights')
+        if self.kind != "folder" and self.folder is not None:
+            raise ValueError(f'kind = "{self.kind}" takes no folder')
+        return self
+
+    @property
+    def label(self) -> str:
+        """The model's name, or what stands for it."""
+        return self.name or ("Input" if self.kind == "input" else self.model or (self.weights or Path()).stem)
+
+    @property
+    def key(self) -> str:
+        """Name of the row in files, unique in the table."""
+        return slug(f"{self.label}-{self.trained_on}" if self.trained_on else self.label)
+
+
+class Test(_Part):
+    """A test set."""
+
+    __test__ = False
+
+    kind: TestKind
+    folder: str
+    name: str = ""
+    split: Literal["train", "validation", "test"] = "test"
+    partial: bool = False  # take it with fewer pictures, or others, than the set has
+    limit: int | None = Field(None, ge=1)
+
+    @property
+    def label(self) -> str:
+        from .datasets import FACTS
+
+        return self.name or (FACTS[self.kind].title if self.kind in FACTS else Path(self.folder).name)
+
+    @property
+    def key(self) -> str:
+        return slug(self.label)
+
+
+class Files(_Part):
+    """Weights and parameters of measures; where left out they are looked for."""
+
+    lpips: Path | None = None
+    niqe: Path | None = None
+
+
+class EvaluationTable(_Part):
+    """All of an evaluation."""
+
+    title: str = "Evaluation"
+    rows: tuple[Row, ...] = Field(min_length=1)
+    tests: tuple[Test, ...] = Field(min_length=1)
+    metrics: tuple[str, ...] = ("psnr", "ssim")
+    files: Files = Files()
+    device: str = "auto"
+    tile_px: int = Field(512, ge=32)
+    overlap_px: int = Field(64, ge=0)
+    bits: Literal[8, 16] = 8  # of the pictures that are saved, and measured
+    marks: Literal["test", "model"] = "test"  # best and second of all rows of a test set, or of each model's
+    blur_levels_px: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0, 32.0)  # upper ends of largest blur radii
+    bootstrap: int = Field(2000, ge=100, le=100_000)
+    seed: int = Field(0, ge=0)
+    figures: int = Field(3, ge=0, le=100)  # pictures of each test set that are drawn
+    crops: int = Field(2, ge=0, le=4)  # enlarged parts of each
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in self.metrics:
+            if name not in KINDS:
+                raise ValueError(f"metrics: {name!r}; known are {', '.join(KINDS)}")
+        for what, keys in (("rows", [r.key for r in self.rows]), ("tests", [t.key for t in self.tests])):
+            twice = [key for key, count in Counter(keys).items() if count > 1]
+            if twice:
+                raise ValueError(f"{what}: two of them are called {twice[0]!r}; give one another name")
+        if Counter(self.metrics).most_common(1)[0][1] > 1:
+            raise ValueError(f"metrics: {Counter(self.metrics).most_common(1)[0][0]!r} stands there twice")
+        if list(self.blur_levels_px) != sorted(set(self.blur_levels_px)) or any(x <= 0 for x in self.blur_levels_px):
+            raise ValueError(f"blur_levels_px = {list(self.blur_levels_px)}; expected ascending positive numbers")
+        return self
+
+
+def load_table(path: str | Path) -> EvaluationTable:
+    """Read and check a table; paths in it are relative to the file. Raises `ConfigError` that names the key."""
+    path = Path(path)
+    table = validated(EvaluationTable, read_toml(path, ConfigError), ConfigError, path)
+    return _anchored(table, path.resolve().parent)
+
+
+def slug(text: str) -> str:
+    """Text as the name of a file."""
+    kept = "".join(c if c.isalnum() else "-" for c in text.lower())
+    return "-".join(part for part in kept.split("-") if part) or "x"
+
+
+def _anchored(table: EvaluationTable, root: Path) -> EvaluationTable:
+    def whole(path: Path | None) -> Path | None:
+        return path if path is None or path.is_absolute() else root / path
+
+    def place(folder: str) -> str:
+        return folder if "://" in folder or Path(folder).is_absolute() else str(root / folder)
+
+    rows = [r.model_copy(update={"weights": whole(r.weights), "folder": whole(r.folder)}) for r in table.rows]
+    tests = [t.model_copy(update={"folder": place(t.folder)}) for t in table.tests]
+    files = Files(lpips=whole(table.files.lpips), niqe=whole(table.files.niqe))
+    return table.model_copy(update={"rows": tuple(rows), "tests": tuple(tests), "files": files})
+
+
+TEMPLATE = """\
+# What is compared with what. Run it:  defocus evaluate {name} --out results
+# Restored pictures are saved first, and measured as they were saved; the same command goes on where it was stopped.
+
+title = "NRKNet on real photographs"
+metrics = ["psnr", "ssim"]    # also lpips, niqe (see [files]); dists, musiq, maniqa, topiq, clipiqa (extra [iqa])
+device = "auto"               # a GPU where there is one
+tile_px = 512                 # large photographs in tiles of so many pixels,
+overlap_px = 64               # which share so many
+bits = 8                      # of the pictures that are saved
+figures = 3                   # of each test set
+
+[[rows]]
+kind = "input"                # the blurred pictures themselves, for comparison
+
+[[rows]]
+name = "NRKNet"
+model = "nrknet"              # nrknet, iniknet, nafnet, restormer
+trained_on = "CLDefocus"
+weights = "nrknet_cldefocus.pth"
+
+# [[rows]]                    # pictures that another program made, with the names of the test set's
+# kind = "folder"
+# name = "Other"
+# folder = "other/{{test}}"
+
+[[tests]]
+kind = "dpdd"                 # dpdd, realdof, rtf, lfdof, syndof, pairs (made by `defocus synth run`), photographs
+folder = "dd_dp_dataset_png"
+
+[[tests]]
+name = "Our pairs"
+kind = "pairs"
+folder = "pairs"
+
+[files]                       # weights that are no part of defocus; DEFOCUS_LPIPS and DEFOCUS_NIQE name them, too
+# lpips = "alexnet.ckpt"
+# niqe = "niqe_pris_params.npz"
+"""
