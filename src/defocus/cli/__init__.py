@@ -13,6 +13,7 @@ from .blur import blur, refocus
 from .demo import demo
 from .depth import depth
 from .develop import develop
+from .evaluate import evaluate
 from .lens import lens_app
 from .programs import keep_programs
 from .psf import psf
@@ -43,6 +44,7 @@ app.command()(depth)
 app.command()(scene)
 app.add_typer(synth_app, name="synth")
 app.command()(train)
+app.command()(evaluate)
 app.command()(demo)
 
 
