@@ -10,6 +10,7 @@ import typer
 from .. import __version__
 from ..errors import DefocusError
 from .blur import blur, refocus
+from .deblur import deblur
 from .demo import demo
 from .depth import depth
 from .develop import develop
@@ -43,6 +44,7 @@ app.command()(develop)
 app.command()(depth)
 app.command()(scene)
 app.add_typer(synth_app, name="synth")
+app.command()(deblur)
 app.command()(train)
 app.command()(evaluate)
 app.command()(demo)

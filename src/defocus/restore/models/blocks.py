@@ -17,14 +17,13 @@ from ...errors import DefocusError, MissingExtraError
 try:
     import torch
     import torch.nn.functional as F
-    from torch import nn
+    from torch import Tensor, nn
 except ModuleNotFoundError as error:
     raise MissingExtraError("restoration networks", "train") from error
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-Tensor = torch.Tensor
 State = tuple[Tensor, Tensor]  # of an LSTM: hidden and cell
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...errors import DefocusError, MissingExtraError, WeightsError
 from . import Network, build_model
@@ -32,14 +33,13 @@ SIGNS = {
 }
 SHOWN = 12  # keys of each kind in a message; the error holds them all
 
-Tensor = torch.Tensor
 State = dict[str, Tensor]
 
 
 def save_weights(file: str | Path, model_name: str, options: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Write a network's state with what is needed to build it again. A name that ends in .safetensors decides the format.
+    """Write a network's state with what is needed to build it again.
 
-    The file appears whole or not at all.
+    A name that ends in .safetensors decides the format. The file appears whole or not at all.
     """
     file = Path(file)
     plain = json.loads(json.dumps(dict(options)))  # what a TOML file or a metadata field can hold
@@ -97,8 +97,7 @@ def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> t
     name = told or name or recognise(state)
     if name is None:
         raise WeightsError(
-            f"of none of the networks known here ({', '.join(SIGNS)}); its first keys are "
-            f"{', '.join(list(state)[:3])}",
+            f"of none of the networks known here ({', '.join(SIGNS)}); its first keys are {', '.join(list(state)[:3])}",
             file=file,
         )
     try:
@@ -157,9 +156,8 @@ def _read_torch(file: Path) -> Any:
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(
-            "is no file of torch.save, or holds more than tensors, numbers and text, which is not read, because it could "
-            "run code; where you trust it, load it with torch.load(..., weights_only=False) and save its state_dict "
-            "alone",
+            "is no file of torch.save, or holds more than tensors, numbers and text, which could run code and is not "
+            "read; where you trust it, load it with torch.load(..., weights_only=False) and save its state_dict alone",
             file=file,
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:

@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
-from .blocks import BasicConv, ChannelNorm, Network, Options, ResBlocks, State, full_precision, lstm_step, padded, resized
+from .blocks import (
+    BasicConv,
+    ChannelNorm,
+    Network,
+    Options,
+    ResBlocks,
+    State,
+    full_precision,
+    lstm_step,
+    padded,
+    resized,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor
 
 FACTORS = (4, 2, 1)
 MULTIPLE = 16
@@ -130,7 +140,11 @@ class KernelFunction(nn.Module):
         super().__init__()
         shared = nn.Parameter(torch.tensor(float(frequency)))
         self.layers = nn.Sequential(
-            nn.Linear(3, HIDDEN), Sine(shared), nn.Linear(HIDDEN, HIDDEN), Sine(shared), nn.Linear(HIDDEN, 1, bias=False)
+            nn.Linear(3, HIDDEN),
+            Sine(shared),
+            nn.Linear(HIDDEN, HIDDEN),
+            Sine(shared),
+            nn.Linear(HIDDEN, 1, bias=False),
         )
 
     def forward(self, coordinates: Float[Tensor, "rows cols 3"]) -> Float[Tensor, "rows cols"]:

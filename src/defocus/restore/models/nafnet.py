@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Self
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
-from torch import nn
+from torch import Tensor, nn
 
 from .blocks import ChannelNorm, Network, Options
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor
 
 CHANNELS_AT_ONCE = 32  # of running means: bounds what they need beside the map itself
 
@@ -39,7 +38,7 @@ class NAFNetOptions(Options):
     def _as_many_levels(self) -> Self:
         if len(self.encoder_blocks) != len(self.decoder_blocks):
             raise ValueError(
-                f"{len(self.encoder_blocks)} numbers of encoder_blocks, but {len(self.decoder_blocks)} of decoder_blocks"
+                f"{len(self.encoder_blocks)} encoder_blocks, but {len(self.decoder_blocks)} decoder_blocks"
             )
         return self
 

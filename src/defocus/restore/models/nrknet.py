@@ -1,8 +1,8 @@
 """NRKNet (Quan, Wu and Ji, "Neumann Network with Recursive Kernels for Single Image Defocus Deblurring", CVPR 2023).
 
-Defocus is written as a blur D = Σ_j a_j · (k_j ∗ ·) with weights a_j for each pixel over a family of kernels k_j, each the
-last one blurred once more. Its inverse is the Neumann series Σ_n (I − D)^n: r ← r − D r, summed. At three scales, from
-coarse to fine, an encoder–decoder finds the weights; a convolutional LSTM hands them on from scale to scale.
+Defocus is written as a blur D = Σ_j a_j · (k_j ∗ ·) with weights a_j for each pixel over a family of kernels k_j, each
+the last one blurred once more. Its inverse is the Neumann series Σ_n (I − D)^n: r ← r − D r, summed. At three scales,
+from coarse to fine, an encoder–decoder finds the weights; a convolutional LSTM hands them on from scale to scale.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from .blocks import BasicConv, Network, Options, ResBlocks, State, full_precision, lstm_step, padded, resized
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor
 
 FACTORS = (4, 2, 1)  # of the scales, coarse to fine; the coarsest takes the most steps
 MULTIPLE = 16  # a quarter, halved twice
@@ -133,7 +132,7 @@ class NRKNet(Network):
         state: State = (zeros, zeros)
         final, outputs, blurred = image.float(), [], []
         for number, factor in enumerate(FACTORS):
-            small = image[..., ::factor, ::factor]
+            small = sampled(image, factor)
             if number:
                 state = (resized(state[0], 2), resized(state[1], 2))
             weights, state = self.APU(self._features(small), state)
@@ -146,7 +145,7 @@ class NRKNet(Network):
                 outputs.append(total)
                 final = final + resized(rest, factor)
                 if target is not None:
-                    blurred.append(self._blur(target[..., ::factor, ::factor].float(), weights))
+                    blurred.append(self._blur(sampled(target, factor).float(), weights))
         return NRKScales([*outputs, final], blurred)
 
     def _blur(self, image: Tensor, weights: Tensor) -> Tensor:
@@ -160,6 +159,17 @@ class NRKNet(Network):
         x = self.feat_extract[3](self.Decoder[0](coarse + self.bottleneck(coarse)))
         x = self.feat_extract[4](self.Decoder[1](x + middle))
         return self.Decoder[2](x + fine)
+
+
+def sampled(image: Float[Tensor, "batch 3 rows cols"], factor: int) -> Tensor:
+    """Every pixel of so many, as the network looks at its coarser scales."""
+    return image[..., ::factor, ::factor]
+
+
+def inputs(image: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
+    """The blurred picture as each scale sees it."""
+    image = padded(image, MULTIPLE, LEAST)
+    return [sampled(image, factor) for factor in FACTORS]
 
 
 def targets(sharp: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Self
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
-from torch import nn
+from torch import Tensor, nn
 
 from .blocks import ChannelNorm, Network, Options
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-    from torch import Tensor
 
 Four = tuple[int, int, int, int]
 
@@ -54,14 +53,15 @@ class ChannelAttention(nn.Module):
     def forward(self, x: Float[Tensor, "batch channels rows cols"]) -> Float[Tensor, "batch channels rows cols"]:
         parts = self.qkv_dwconv(self.qkv(x)).chunk(3, dim=1)
         query, key, value = (part.reshape(x.shape[0], self.heads, -1, x.shape[-2] * x.shape[-1]) for part in parts)
-        # Normalised after the product: the same numbers, without two more maps of the full size.
-        likeness = (query @ key.mT).float() / (_length(query) * _length(key).mT)
+        likeness = (_unit(query) @ _unit(key).mT).float()
         mixed = torch.softmax(likeness * self.temperature.float(), dim=-1).to(value.dtype) @ value
         return self.project_out(mixed.reshape(x.shape))
 
 
-def _length(x: Float[Tensor, "batch heads channels pixels"]) -> Float[Tensor, "batch heads channels 1"]:
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32).clamp_min(1e-12)
+def _unit(x: Float[Tensor, "batch heads channels pixels"]) -> Float[Tensor, "batch heads channels pixels"]:
+    """Length 1 over the pixels; the length is summed in float32."""
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+    return x * length.clamp_min(1e-12).reciprocal().to(x.dtype)
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,365 @@
+"""The four networks: the published sizes and key names, any size of picture, gradients, closed forms of their parts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import defocus.restore
+from defocus.errors import DefocusError
+from defocus.restore.losses import OWN_LOSS, build_loss
+from defocus.restore.models import MODELS, SIZES, Network, build_model
+from defocus.restore.models.iniknet import polar_coordinates
+from defocus.restore.models.nafnet import local_mean
+from defocus.restore.models.restormer import ChannelAttention
+
+PUBLISHED = {"nrknet": 6_094_107, "iniknet": 1_976_847, "nafnet": 67_888_835, "restormer": 26_126_644}
+TINY: dict[str, dict[str, Any]] = {
+    "nrknet": {"width": 4, "kernels": 3},
+    "iniknet": {"width": 4, "unet_blocks": 1, "lstm_blocks": 1, "bases": 3, "largest_kernel": 7},
+    "nafnet": {"width": 4, "encoder_blocks": (1, 1, 1, 2), "decoder_blocks": (1, 1, 1, 1)},
+    "restormer": {"width": 8, "blocks": (1, 1, 1, 1), "heads": (1, 2, 2, 4), "refinement_blocks": 1},
+}
+
+
+@pytest.fixture(autouse=True)
+def _repeatable() -> None:
+    torch.manual_seed(0)
+
+
+def tiny(name: str, **overrides: Any) -> Network:
+    """With no parameter at the zero that blocks are set to at first, which would keep gradients from the others."""
+    model = build_model(name, **(TINY[name] | overrides))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.05 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def expected_keys(name: str) -> set[str]:  # noqa: PLR0915
+    """Of the published checkpoints, written out from their descriptions."""
+    keys: set[str] = set()
+
+    def add(prefix: str, *names: str) -> None:
+        keys.update(f"{prefix}.{one}" for one in names)
+
+    def residual(prefix: str, count: int) -> None:
+        for n in range(count):
+            add(f"{prefix}.layers.{n}", "main.0.main.0.weight", "main.1.main.0.weight")
+
+    if name == "nrknet":
+        for n in range(5):
+            add(f"feat_extract.{n}", "main.0.weight")
+        for n in range(3):
+            residual(f"Encoder.{n}", 1)
+            residual(f"Decoder.{n}", 1)
+        add("bottleneck", "0.main.0.weight")
+        residual("bottleneck.1", 1)
+        add("APU.conv.main", "0.weight")
+        add("APU.conv.main.1", "weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+        add("APU.conv_atten.conv", "weight", "bias")
+        add("GCM", "kernels")
+        add("SummationLayer.conv", "weight", "bias")
+    if name == "iniknet":
+        for n in range(5):
+            add(f"unet.feat_extract.{n}", "main.0.weight")
+        for n in range(3):
+            residual(f"unet.Encoder.{n}", 2)
+        for n in range(2):
+            residual(f"unet.Decoder.{n}", 2)
+            add(f"unet.up{n + 1}", "main.0.weight")
+        for stack in ("lstms_basis_select", "lstms_scale_select"):
+            add(f"{stack}.norm.norm", "weight", "bias")
+            for way in ("left2right", "right2left"):
+                residual(f"{stack}.{way}.cell.layers", 2)
+                add(f"{stack}.{way}.cell.conv", "weight", "bias")
+        for layer in ("scale_select", "basis_select", "sum"):
+            add(layer, "weight", "bias")
+        for n in range(10):
+            add(f"inr_conv.kernelINR_list.{n}.layers", "0.weight", "0.bias", "1.w0", "2.weight", "2.bias", "3.w0")
+            add(f"inr_conv.kernelINR_list.{n}.layers", "4.weight")
+    if name == "nafnet":
+        blocks = [f"encoders.{n}.{k}" for n, count in enumerate((1, 1, 1, 28)) for k in range(count)]
+        blocks += [f"decoders.{n}.0" for n in range(4)] + ["middle_blks.0"]
+        for block in blocks:
+            add(block, "beta", "gamma")
+            for layer in ("norm1", "norm2", "conv1", "conv2", "conv3", "conv4", "conv5", "sca.1"):
+                add(f"{block}.{layer}", "weight", "bias")
+        for layer in ("intro", "ending", *(f"downs.{n}" for n in range(4))):
+            add(layer, "weight", "bias")
+        keys.update(f"ups.{n}.0.weight" for n in range(4))
+    if name == "restormer":
+        stages = {"encoder_level1": 4, "encoder_level2": 6, "encoder_level3": 6, "latent": 8, "refinement": 4}
+        stages |= {"decoder_level1": 4, "decoder_level2": 6, "decoder_level3": 6}
+        for stage, count in stages.items():
+            for n in range(count):
+                for norm in ("norm1", "norm2"):
+                    add(f"{stage}.{n}.{norm}.body", "weight", "bias")
+                add(f"{stage}.{n}.attn", "temperature", "qkv.weight", "qkv_dwconv.weight", "project_out.weight")
+                add(f"{stage}.{n}.ffn", "project_in.weight", "dwconv.weight", "project_out.weight")
+        for step in ("down1_2", "down2_3", "down3_4", "up4_3", "up3_2", "up2_1"):
+            add(step, "body.0.weight")
+        for layer in ("patch_embed.proj", "reduce_chan_level3", "reduce_chan_level2", "output"):
+            add(layer, "weight")
+    return keys
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_published_size_and_keys(name: str) -> None:
+    with torch.device("meta"):
+        model = build_model(name)
+    assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]
+    assert set(model.state_dict()) == expected_keys(name)
+
+
+def test_shapes_of_checkpoints() -> None:
+    with torch.device("meta"):
+        shapes = {name: {k: tuple(v.shape) for k, v in build_model(name).state_dict().items()} for name in MODELS}
+    assert shapes["nrknet"]["GCM.kernels"] == (63, 1, 1, 2)
+    assert shapes["nrknet"]["SummationLayer.conv.weight"] == (3, 66, 1, 1)
+    assert shapes["nrknet"]["APU.conv_atten.conv.weight"] == (88, 86, 5, 5)
+    assert shapes["nrknet"]["feat_extract.3.main.0.weight"] == (256, 128, 4, 4)
+    assert shapes["iniknet"]["inr_conv.kernelINR_list.9.layers.1.w0"] == ()
+    assert shapes["iniknet"]["sum.weight"] == (3, 240, 1, 1)
+    assert shapes["iniknet"]["lstms_scale_select.left2right.cell.conv.weight"] == (128, 64, 1, 1)
+    assert shapes["nafnet"]["middle_blks.0.conv2.weight"] == (2048, 1, 3, 3)
+    assert shapes["nafnet"]["encoders.3.27.beta"] == (1, 512, 1, 1)
+    assert shapes["nafnet"]["ups.0.0.weight"] == (2048, 1024, 1, 1)
+    assert shapes["restormer"]["latent.7.attn.temperature"] == (8, 1, 1)
+    assert shapes["restormer"]["latent.0.ffn.project_in.weight"] == (2 * int(384 * 2.66), 384, 1, 1)
+    assert shapes["restormer"]["down1_2.body.0.weight"] == (24, 48, 3, 3)
+    assert shapes["restormer"]["up4_3.body.0.weight"] == (768, 384, 3, 3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_small_is_smaller(name: str) -> None:
+    model = defocus.restore.build_model(name, "small")
+    assert 100_000 < sum(parameter.numel() for parameter in model.parameters()) < PUBLISHED[name] / 3
+    assert model.multiple in (8, 16)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_size(name: str) -> None:
+    """Padding must not be seen: where none is needed it changes nothing, and a larger picture keeps its pixels."""
+    model = tiny(name)
+    with torch.no_grad():
+        for size in ((16, 16), (17, 45), (50, 33), (5, 70)):
+            image = torch.rand(2, 3, *size)
+            restored = model(image)
+            assert restored.shape == image.shape
+            assert restored.dtype == torch.float32
+            assert not torch.equal(restored, image)
+            assert restored.isfinite().all()
+        image = torch.rand(1, 3, 48, 64)
+        assert torch.equal(model(image), model.restored(image))
+        mirrored = F.pad(image, (0, 16, 0, 0), mode="reflect")
+        if name in ("nrknet", "iniknet"):  # the others see the whole picture in everything
+            torch.testing.assert_close(model(image)[..., :16], model(mirrored)[..., :16], atol=0.05, rtol=0)
+    with pytest.raises(DefocusError, match=r"shape \(3, 48, 64\)"):
+        model(image[0])
+    with pytest.raises(DefocusError, match="expected"):
+        model(image[:, :1])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradient_reaches_every_parameter(name: str) -> None:
+    model = tiny(name).train()
+    options = {"perceptual": 0} if name == "iniknet" else {}
+    image, target = torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32)
+    build_loss(OWN_LOSS[name], **options)(model, image, target).total.backward()
+    dead = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    assert dead == []
+    model.zero_grad()
+    model(image).square().mean().backward()  # with a loss that sees the final picture alone, too
+    dead = [key for key, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    assert dead == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16(name: str) -> None:
+    model = tiny(name)
+    image, target = torch.rand(2, 3, 32, 32), torch.rand(2, 3, 32, 32)
+    exact = model(image)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = model(image)
+        options = {"perceptual": 0} if name == "iniknet" else {}
+        loss = build_loss(OWN_LOSS[name], **options)(model.train(), image, target)
+    assert rounded.dtype == loss.total.dtype == torch.float32
+    change, error = (exact - image).abs().mean(), (rounded - exact).abs().mean()
+    assert 0 < error < 0.02 * change
+    loss.total.backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def overfitted(name: str, seconds_worth: int, rate: float, **overrides: Any) -> float:
+    """The PSNR of one batch after so many steps on it."""
+    torch.manual_seed(1)
+    model = build_model(name, **overrides).train()
+    target = F.interpolate(torch.rand(1, 3, 12, 12), size=(32, 32), mode="bicubic").clamp(0, 1)
+    image = F.avg_pool2d(F.pad(target, (2, 2, 2, 2), mode="replicate"), 5, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=seconds_worth)
+    best = -math.inf
+    for _ in range(seconds_worth):
+        mse = F.mse_loss(model(image), target)
+        optimizer.zero_grad()
+        mse.backward()
+        optimizer.step()
+        schedule.step()
+        best = max(best, -10 * math.log10(mse.item()))
+    return best
+
+
+def test_recursive_kernels() -> None:
+    """Along x, then along y, mirrored at the edges; each from the last; light is neither made nor lost."""
+    module = tiny("nrknet").GCM
+    image = torch.rand(1, 3, 6, 7)
+    found = module(image)[0].detach().numpy()
+    assert found.shape == (12, 6, 7)
+    np.testing.assert_array_equal(found[:3], image[0])
+    taps = module.kernels.detach().numpy()[:, 0, 0]
+    for number in range(9):
+        side, middle = np.exp(taps[number]) / (2 * np.exp(taps[number, 0]) + np.exp(taps[number, 1]))
+        last = found[number].astype(np.float64)
+        for axis in (1, 0):
+            wide = np.pad(last, [(1, 1) if a == axis else (0, 0) for a in (0, 1)], mode="reflect")
+            parts = np.take(wide, range(last.shape[axis]), axis), np.take(wide, range(2, last.shape[axis] + 2), axis)
+            last = middle * last + side * (parts[0] + parts[1])
+        np.testing.assert_allclose(found[number + 3], last, atol=1e-6)
+    flat = module(torch.full((1, 3, 8, 8), 0.7))
+    torch.testing.assert_close(flat, torch.full_like(flat, 0.7))
+
+
+def test_neumann_series() -> None:
+    """A network whose blur is D = I/2 everywhere: r halves with each step, 3, 2 and 1 of them."""
+    model = tiny("nrknet")
+    maps = model.options.kernels + 1  # type: ignore[attr-defined]
+    with torch.no_grad():
+        for parameter in model.APU.parameters():
+            parameter.zero_()
+        admit, keep, show, candidate = model.APU.conv_atten.conv.bias.view(4, maps)  # type: ignore[union-attr]
+        for gate, value in ((admit, 50.0), (keep, -50.0), (show, 50.0), (candidate, 50.0)):
+            gate.fill_(value)  # a cell state of 1, a hidden state of tanh 1
+        model.SummationLayer.conv.bias.zero_()  # type: ignore[union-attr]
+        model.SummationLayer.conv.weight.zero_()  # type: ignore[union-attr]
+        for colour in range(3):
+            model.SummationLayer.conv.weight[colour, colour] = 0.5 / math.tanh(1)  # type: ignore[index,union-attr]
+        image = torch.rand(1, 3, 32, 32)
+        found = model(image, image)
+        for output, blurred, factor, sum_ in zip(found.outputs, found.blurred, (4, 2, 1), (1.875, 1.75, 1.5)):
+            torch.testing.assert_close(output, sum_ * image[..., ::factor, ::factor])
+            torch.testing.assert_close(blurred, 0.5 * image[..., ::factor, ::factor])
+        flat = model(torch.full_like(image, 0.4))
+    torch.testing.assert_close(flat, torch.full_like(flat, 0.4 * (1 + 1 / 8 + 1 / 4 + 1 / 2)))
+
+
+def test_polar_coordinates() -> None:
+    """By hand for 3×3: above the centre cos θ = −1, at its right sin θ = 1."""
+    found = polar_coordinates(3).numpy()
+    np.testing.assert_allclose(found[1, 1], [0, 1, 0.5], atol=1e-6)
+    np.testing.assert_allclose(found[0, 1], [1 / math.sqrt(2), 0, 0.5], atol=1e-6)
+    np.testing.assert_allclose(found[1, 2], [1 / math.sqrt(2), 0.5, 1], atol=1e-6)
+    half = math.sqrt(0.5)
+    np.testing.assert_allclose(found[2, 2], [1, (1 + half) / 2, (1 + half) / 2], atol=1e-6)
+
+
+def test_inverse_kernels_are_summed_as_published() -> None:
+    """All maps at once, flattened over size, colour and basis, through the 1×1 convolution `sum`."""
+    model = tiny("iniknet")
+    image, sizes, bases = torch.rand(2, 3, 20, 24), torch.rand(2, 4, 20, 24), torch.rand(2, 3, 20, 24)
+    kernels = [model.inr_conv(size) for size in (3, 5, 7)]  # type: ignore[operator]
+    assert [kernel.shape for kernel in kernels] == [(3, 3, 3), (3, 5, 5), (3, 7, 7)]
+    maps = [torch.zeros(2, 3, 3, 20, 24)]
+    for kernel in kernels:
+        by_basis = [F.conv2d(image, k.expand(3, 1, *k.shape), padding=k.shape[-1] // 2, groups=3) for k in kernel]
+        maps.append(torch.stack(by_basis, dim=2))  # batch, colours, bases
+    product = torch.stack(maps, dim=1) * sizes[:, :, None, None] * bases[:, None, None]
+    wanted = image + model.sum(product.flatten(1, 3))  # type: ignore[operator]
+    found = model._filtered(image, kernels, sizes, bases)  # type: ignore[operator]
+    torch.testing.assert_close(found, wanted, atol=2e-6, rtol=1e-5)
+    shared = model.inr_conv.kernelINR_list[1].layers  # type: ignore[index,union-attr]
+    assert shared[1].w0 is shared[3].w0
+    assert [float(one.layers[1].w0.detach()) for one in build_model("iniknet").inr_conv.kernelINR_list] == (  # type: ignore[union-attr]
+        pytest.approx(np.linspace(2, 12, 10))
+    )
+
+
+@pytest.mark.parametrize(("rows", "cols", "window"), [(9, 13, 4), (9, 13, 5), (4, 13, 6), (5, 5, 8)])
+def test_local_mean(rows: int, cols: int, window: int) -> None:
+    """Against windows moved by hand: at the edges the outermost that fits."""
+    x = 100 + torch.randn(1, 40, rows, cols, dtype=torch.float64)
+    found = local_mean(x.float(), window)
+    tall, wide = min(window, rows), min(window, cols)
+    for row in range(rows):
+        for col in range(cols):
+            top = min(max(row - (window - 1) // 2, 0), rows - tall)
+            left = min(max(col - (window - 1) // 2, 0), cols - wide)
+            wanted = x[0, :, top : top + tall, left : left + wide].mean((-2, -1)).float()
+            torch.testing.assert_close(found[0, :, row, col], wanted, atol=2e-4, rtol=0)
+
+
+def test_local_pooling() -> None:
+    """The same network up to the window's size; beyond it, what is far away no longer matters."""
+    whole, local = tiny("nafnet"), tiny("nafnet", local_pool_px=32)
+    local.load_state_dict(whole.state_dict())
+    with torch.no_grad():
+        small = torch.rand(1, 3, 32, 30)
+        assert torch.equal(whole(small), local(small))
+        large = torch.rand(1, 3, 32, 320)
+        other = large.clone()
+        other[..., 160:] *= 0.2
+        assert (whole(large) - whole(other))[..., :16].abs().max() > 1e-4
+        torch.testing.assert_close(local(large)[..., :16], local(other)[..., :16], atol=1e-6, rtol=0)
+        local.train()  # crops of training are never larger than they are
+        torch.testing.assert_close(local(large), whole(large))
+
+
+def test_attention_across_channels() -> None:
+    """Two heads, against the formula written with the words of the paper."""
+    module = ChannelAttention(8, 2)
+    with torch.no_grad():
+        module.temperature.copy_(torch.tensor([2.0, 0.5]).view(2, 1, 1))
+        x = torch.rand(1, 8, 5, 6)
+        query, key, value = module.qkv_dwconv(module.qkv(x))[0].reshape(3, 2, 4, 30)
+        mixed = []
+        for head, temperature in ((0, 2.0), (1, 0.5)):
+            rows = query[head] / query[head].norm(dim=1, keepdim=True)
+            cols = key[head] / key[head].norm(dim=1, keepdim=True)
+            mixed.append(torch.softmax(temperature * rows @ cols.T, dim=1) @ value[head])
+        wanted = module.project_out(torch.cat(mixed).reshape(1, 8, 5, 6))
+        torch.testing.assert_close(module(x), wanted, atol=1e-6, rtol=1e-5)
+
+
+def test_begins_as_the_identity_where_published() -> None:
+    """NAFNet's blocks add nothing at first: only the first and last convolutions are seen."""
+    model = build_model("nafnet", **TINY["nafnet"])
+    image = torch.rand(1, 3, 16, 16)
+    with torch.no_grad():
+        before = model(image)
+        for parameter in model.encoders[0].parameters():
+            if parameter.shape != (1, 4, 1, 1):
+                parameter.mul_(3.0)
+        torch.testing.assert_close(model(image), before)
+
+
+def test_wrong_names_are_told() -> None:
+    with pytest.raises(DefocusError, match=r"model 'nafnett': did you mean 'nafnet'\?"):
+        build_model("nafnett")
+    with pytest.raises(DefocusError, match="model 'xyz': known are nrknet, iniknet, nafnet, restormer"):
+        build_model("xyz")
+    with pytest.raises(DefocusError, match="known are paper, small|did you mean 'small'"):
+        build_model("nafnet", "smal")
+    with pytest.raises(DefocusError, match=r"nafnet: unknown option 'widht': did you mean 'width'\?"):
+        build_model("nafnet", widht=8)
+    with pytest.raises(DefocusError, match="nrknet: width = 0: .*greater than or equal to 2"):
+        build_model("nrknet", width=0)
+    with pytest.raises(DefocusError, match="restormer: level 2: 6 blocks of 7 heads over 96 channels"):
+        build_model("restormer", heads=(1, 7, 4, 8))
+    with pytest.raises(DefocusError, match="nafnet: 2 encoder_blocks, but 4 decoder_blocks"):
+        build_model("nafnet", encoder_blocks=[1, 1])
+    assert SIZES == ("paper", "small")
