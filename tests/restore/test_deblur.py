@@ -367,3 +367,87 @@ def test_wrong_names_are_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(DefocusError, match="device 'gpu7' cannot be used"):
         choose_device("gpu7")
     assert choose_device("auto") in ("cpu", "cuda")
+
+
+# The networks
+
+
+@pytest.fixture(scope="module")
+def tiny_nafnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With weights that matter: fresh ones leave the picture as it is."""
+    from defocus.restore.models import build_model
+    from defocus.restore.models.checkpoints import save_weights
+
+    torch.manual_seed(2)
+    model = build_model("nafnet", "small", width=8, encoder_blocks=(1, 1), decoder_blocks=(1, 1))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if float(parameter.abs().max()) == 0.0:
+                parameter.normal_(0.0, 0.1)
+    file = tmp_path_factory.mktemp("weights") / "tiny.pth"
+    save_weights(file, "nafnet", model.options.model_dump(), model.state_dict())
+    return file
+
+
+def test_nrknet_in_tiles_equals_the_whole() -> None:
+    """Its reach over three scales is far larger than its tiles, but what lies far away counts little."""
+    from defocus.restore.models import build_model
+
+    torch.manual_seed(3)
+    model = build_model("nrknet", "small", width=8, kernels=5).eval()
+    image = noise(192, 320)
+    true = whole(model, image)
+    assert np.abs(true - image).mean() > 1e-3  # it does something
+    made = restore_image(model, image, tile_px=192, overlap_px=96)
+    assert np.abs(made - true).max() < 1e-3
+
+
+def test_nafnet_in_tiles_differs_by_its_global_means(tiny_nafnet: Path) -> None:
+    """Its attention takes means over all of a picture; local means are the same in tiles as in the whole."""
+    from defocus.restore.models.checkpoints import load_model
+
+    image = noise(160, 256)
+    image[:, 128:] *= 0.3  # tiles differ in their means
+    _, model = load_model(tiny_nafnet)
+    true = whole(model, image)
+    spread = float(np.abs(true - image).mean())
+    assert spread > 1e-3
+    far = np.abs(restore_image(model, image, tile_px=96, overlap_px=48) - true).max()
+    assert far > 1e-3  # so a test can see it
+    _, local = load_model(tiny_nafnet, local_pool_px=32)
+    near = np.abs(restore_image(local, image, tile_px=144, overlap_px=72) - whole(local, image)).max()
+    assert near < 1e-3 < far
+
+
+def test_command_line(tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from defocus.cli import run
+
+    photos, out = tmp_path / "photos", tmp_path / "out"
+    photos.mkdir()
+    Image.fromarray(SMALL).save(photos / "a.jpg", exif=camera_exif(3))
+    (photos / "b.png").write_bytes(b"no picture")
+    arguments = ["deblur", str(photos), "--weights", str(tiny_nafnet), "--out", str(out), "--device", "cpu"]
+    assert run([*arguments, "--tile", "64", "--overlap", "16", "--precision", "bf16"]) == 1
+    told = capsys.readouterr()
+    assert "b.png: damaged" in told.err or "b.png: not a photograph" in told.err
+    assert "1 of 2 photographs restored by nafnet" in told.out
+    (photos / "b.png").unlink()
+    assert run(arguments) == 0
+    assert "1 were there already" in capsys.readouterr().out
+    assert run([*arguments, "--bits", "16", "--overwrite"]) == 0
+    assert sorted(file.name for file in out.iterdir()) == ["a.jpg", "a.png"]
+    for wrong, words in (
+        (["--weights", str(tmp_path / "none.pth")], "none.pth: there is no such file"),
+        (["--model", "restormer"], "holds weights of nafnet, not of restormer"),
+        (["--precision", "int8"], "precision 'int8'; known are"),
+        (["--tile", "64", "--overlap", "48"], "they may share half at most"),
+        (["--device", "gpu7"], "device 'gpu7' cannot be used"),
+        (["--format", "bmp"], "format 'bmp'; known are png, jpg, tif"),
+    ):
+        assert run([*arguments, *wrong]) == 2
+        assert words in capsys.readouterr().err
+    weights = torch.load(tiny_nafnet)
+    weights["state"].pop("intro.weight")
+    torch.save(weights, tmp_path / "wrong.pth")
+    assert run([*arguments, "--weights", str(tmp_path / "wrong.pth")]) == 2
+    assert "1 missing: intro.weight" in capsys.readouterr().err

@@ -99,6 +99,12 @@ def _step(x: Float[np.ndarray, "n"], width: float) -> Float[np.ndarray, "n"]:
     return t * t * (3.0 - 2.0 * t)
 
 
+def check_precision(name: str) -> None:
+    """Raise `DefocusError` for one that is not known."""
+    if name not in PRECISIONS:
+        raise DefocusError(f"precision {name!r}; known are {', '.join(PRECISIONS)}")
+
+
 def restored_tiles(
     model: torch.nn.Module,
     image: Float[np.ndarray, "h w 3"],
@@ -112,8 +118,7 @@ def restored_tiles(
 
     The model must be on `device` and in evaluation mode. No more than `batch` tiles are held at a time.
     """
-    if precision not in PRECISIONS:
-        raise DefocusError(f"precision {precision!r}; known are {', '.join(PRECISIONS)}")
+    check_precision(precision)
     if batch < 1:
         raise DefocusError(f"a batch of {batch} tiles; expected 1 or more")
     if image.ndim != 3 or image.shape != (tiles.rows.length, tiles.cols.length, 3):
