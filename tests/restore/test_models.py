@@ -196,23 +196,21 @@ def test_bfloat16(name: str) -> None:
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def overfitted(name: str, seconds_worth: int, rate: float, **overrides: Any) -> float:
-    """The PSNR of one batch after so many steps on it."""
+def overfitted(name: str, steps: int, rate: float, **overrides: Any) -> float:
+    """The PSNR of one batch after so many steps on it, in dB."""
     torch.manual_seed(1)
     model = build_model(name, **overrides).train()
     target = F.interpolate(torch.rand(1, 3, 12, 12), size=(32, 32), mode="bicubic").clamp(0, 1)
     image = F.avg_pool2d(F.pad(target, (2, 2, 2, 2), mode="replicate"), 5, 1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=seconds_worth)
-    best = -math.inf
-    for _ in range(seconds_worth):
-        mse = F.mse_loss(model(image), target)
+    loss, optimizer = build_loss("psnr"), torch.optim.Adam(model.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
+    for _ in range(steps):
         optimizer.zero_grad()
-        mse.backward()
+        loss(model, image, target).total.backward()
         optimizer.step()
         schedule.step()
-        best = max(best, -10 * math.log10(mse.item()))
-    return best
+    with torch.no_grad():
+        return -10 * math.log10(F.mse_loss(model(image), target).item())
 
 
 def test_recursive_kernels() -> None:
