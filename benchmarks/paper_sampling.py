@@ -35,9 +35,10 @@ from defocus.draw import style
 from defocus.draw.psf_picture import bare, paint_scale_bar, tile_side, to_srgb
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import Lens
-from defocus.psf.compute import Wavefronts, psf_batch, wavefront_batch
+from defocus.psf.compute import psf_batch
 from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
 from defocus.psf.propagate import intensity_batch, window_axis
+from defocus.psf.wavefronts import Wavefronts, wavefront_batch
 from machine import machine
 
 PAPER_BOUND = 366
@@ -146,7 +147,7 @@ def scan(found: Wavefronts, pixel: float, bound: float) -> dict[str, Any]:
     x = window_axis(SIZE, jnp.array(pixel), ROW_SUPERSAMPLE)
 
     def row(samples: int) -> np.ndarray:
-        patches = patches_from_wavefront(found.wavefront, found.data, found.sensor_z, samples=samples)
+        patches = patches_from_wavefront(found.wavefront, found.pose.data, found.pose.sensor_z, samples=samples)
         return np.asarray(sum_over_row(lit(patches), x), float) / float(samples) ** 4
 
     step = 16 if bound < 500 else 32
@@ -172,7 +173,7 @@ def rayleigh_sommerfeld(
     pixel = pixel_um * 1e-3
     rows, psfs = [], []
     for samples in SAMPLES:
-        patches = patches_from_wavefront(wavefront, found.data, found.sensor_z, samples=samples)
+        patches = patches_from_wavefront(wavefront, found.pose.data, found.pose.sensor_z, samples=samples)
         psf, took = sum_over_window(lit(patches), pixel, supersample)
         psfs.append(psf)
         rows.append(
@@ -186,7 +187,7 @@ def rayleigh_sommerfeld(
             }
         )
         print(rows[-1], flush=True)
-    patches = lit(patches_from_wavefront(wavefront, found.data, found.sensor_z, samples=SAMPLES[0]))
+    patches = lit(patches_from_wavefront(wavefront, found.pose.data, found.pose.sensor_z, samples=SAMPLES[0]))
     outputs = [(SIZE * u, sum_over_window(patches, pixel, u)[1]) for u in (1, 2, 3)]
     slope = np.polyfit(np.log([r["samples"] for r in rows]), np.log([r["seconds"] for r in rows]), 1)[0]
     out_slope = np.polyfit(*np.log(np.array(outputs)).T, 1)[0]

@@ -26,8 +26,9 @@ from defocus.optics.paraxial import FirstOrder, depth_of_confusion, first_order
 from defocus.optics.pupil import ChiefRay, chief_ray
 from defocus.optics.rim import Rim, find_rim
 from defocus.optics.system import Bucket, System, bucket_of, pack
-from defocus.psf.compute import focused_sensor, psf_batch
+from defocus.psf.compute import psf_batch
 from defocus.psf.huygens import huygens, patches_from_rays
+from defocus.psf.wavefronts import focused_sensor
 
 FIELDS = (0.0, 0.5, 0.7, 0.9)
 COC_PX = (-2.0, -8.0, -24.0)

@@ -18,8 +18,8 @@ from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
 from defocus.optics.system import Bucket, System, pack
 from defocus.optics.trace import Rays, trace
-from defocus.psf.compute import Requests, request_wavefronts
 from defocus.psf.propagate import intensity
+from defocus.psf.wavefronts import Requests, find_pose, request_wavefronts
 
 from .harness import PLAIN, SMALL, trace_items
 from .samples import double_gauss, odd_asphere, phone
@@ -218,13 +218,14 @@ def test_gradient_through_a_psf() -> None:
     """From a lens parameter to the pixels: trace, focus, pupil, fits and propagation, against finite differences."""
     lens = load_lens("zeiss-tessar-50-f3.5")
     system, size, pixel = pack([lens], bucket=Bucket(16, 10, 0))[0], 16, 0.02  # with room for aspheric terms
-    numbers = (0.4 * lens.image_radius, 0.7, 3000.0, 2000.0, math.nan, size * pixel, pixel)
-    request = Requests(*(jnp.asarray(v, float) for v in numbers), None)
+    numbers = (0.4 * lens.image_radius, 0.7, 3000.0, 2000.0, math.nan)
+    request = Requests(*(jnp.asarray(v, float) for v in numbers))
 
     def psf(change: Float[Array, ""]) -> Float[Array, "size size"]:
         bent, apart = system.curvature.at[0].add(1e-3 * change), system.thickness.at[1].add(change)
         changed = eqx.tree_at(lambda s: (s.curvature, s.thickness), system, (bent, apart))
-        found = request_wavefronts(changed, changed.index[None], jnp.array([D_LINE_NM * 1e-6]), request)
+        pose = find_pose(changed, request.height, request.focus, request.shift)
+        found = request_wavefronts(changed, changed.index[None], jnp.array([D_LINE_NM * 1e-6]), request, pose)
         spectrum = jax.tree.map(lambda leaf: leaf[0], found.spectrum)
         return intensity(spectrum, jnp.asarray(pixel), samples=256, size=size, supersample=3, dtype=jnp.float64).pixels
 

@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from ..errors import DefocusError
 from ..optics.paraxial import first_order
 from ..optics.system import pack_one
-from ..psf.compute import PsfBatch, focused_sensor
+from ..psf.compute import PsfBatch
 from ..psf.spectrum import Bands
+from ..psf.wavefronts import focused_sensor
 from ..render.camera import Camera
 from . import style
 from .psf_grid import GAP, fitting_size

@@ -26,7 +26,7 @@ from ..errors import DefocusError
 from ..lens.prescription import D_LINE_NM
 from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE, Wavefront
 from ..optics.zernike import basis
-from ..psf.compute import wavefront_batch
+from ..psf.wavefronts import wavefront_batch
 from ..render.camera import Camera
 from . import style
 from .psf_picture import distance, paint_reason, tidy_bar, write_above

@@ -8,7 +8,22 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
+
+
+@jax.custom_batching.custom_vmap
+def any_lens(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+    """Whether a condition holds for any lens of the batch that it is mapped over.
+
+    A branch on it is taken or left by the whole batch, where one on the flag itself would be computed for all lenses
+    and selected from afterwards.
+    """
+    return flag
+
+
+@any_lens.def_vmap
+def _any_lens_of_batch(_size: int, batched: list[bool], flags: Bool[Array, "*batch"]) -> tuple[Array, bool]:
+    return any_lens(jnp.any(flags, axis=0) if batched[0] else flags), False
 
 
 def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array, ""] | int | None = None) -> Any:

@@ -9,10 +9,14 @@ function theorem, of any order, so neither mode of differentiation goes through 
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
+
+from .batch import any_lens
 
 NEWTON_STEPS = 12
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
@@ -117,7 +121,14 @@ def _meet(
     """Where the rays meet an asphere, from a start on its base conic, and the length of the last Newton step."""
     # Only surfaces that have terms are iterated on; where lenses are mapped one by one, this saves most of the work.
     terms = jnp.any(shape.even != 0.0) | jnp.any(shape.odd != 0.0)
-    t = jax.lax.cond(terms, _iterate, lambda *given: given[-1], shape, position, direction, start)
+
+    def leave(_shape: Shape, _position: Array, _direction: Array, start: Array) -> Array:
+        return start
+
+    def iterate(*given: Any) -> Array:
+        return jax.lax.cond(terms, _iterate, leave, *given)
+
+    t = jax.lax.cond(any_lens(terms), iterate, leave, shape, position, direction, start)
     above, rate, _ = _above(shape, position, direction, t)
     shift = above / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
     return t - shift, shift

@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .batch import over_lenses
+from .batch import any_lens, over_lenses
 from .surfaces import Shape, intersect
 from .system import System
+
+BLOCK = 16  # surfaces that an accelerator decides on together
 
 
 class Rays(eqx.Module):
@@ -103,7 +105,25 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         active, *surface = surface
         return jax.lax.cond(active, cross, skip, carry, tuple(surface))
 
-    (position, direction, path, alive, clip, clip_surface, at_stop), seen = jax.lax.scan(step, start, surfaces)
+    def steps(carry, block):  # type: ignore[no-untyped-def]
+        return jax.lax.scan(step, carry, block)
+
+    def none(carry, _block):  # type: ignore[no-untyped-def]
+        untouched = jnp.full((BLOCK, count), -1.0), jnp.broadcast_to(carry[0], (BLOCK, 3, count))
+        return carry, untouched if record else None
+
+    def some(carry, block):  # type: ignore[no-untyped-def]
+        return jax.lax.cond(any_lens(jnp.any(block[0])), steps, none, carry, block)
+
+    if jax.default_backend() == "cpu" or system.surfaces % BLOCK:
+        end, seen = jax.lax.scan(step, start, surfaces)
+    else:
+        # An accelerator stops at every branch to learn which way it goes: it asks for several surfaces at once.
+        shape = system.surfaces // BLOCK, BLOCK
+        blocks = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), surfaces)
+        end, seen = jax.lax.scan(some, start, blocks)
+        seen = jax.tree.map(lambda leaf: leaf.reshape(system.surfaces, *leaf.shape[2:]), seen)
+    position, direction, path, alive, clip, clip_surface, at_stop = end
     clips, points = seen if record else (None, None)
     return Trace(position, direction, path, alive, clip, clip_surface, at_stop, clips, points)
 

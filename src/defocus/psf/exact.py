@@ -8,39 +8,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ..errors import TraceError
 from ..lens.prescription import Lens
 from ..optics.field import vergence_of
-from ..optics.paraxial import FirstOrder, first_order
-from ..optics.pupil import ChiefRay, FieldBy, chief_ray
+from ..optics.paraxial import FirstOrder
+from ..optics.pupil import ChiefRay, FieldBy
 from ..optics.rim import Rim, find_rim
 from ..optics.system import System, pack_one
-from .compute import focused_sensor, wavefront_batch
 from .huygens import huygens, patches_from_rays
 from .sampling import bucket, needed_samples
 from .spectrum import Bands, parse_bands
+from .wavefronts import find_pose, wavefront_batch
 
 MOST_RAYS = 4096  # across the pupil
 MARGIN = 1.25  # rays over the samples that the fast way needs
 
 
-@jax.jit
-def _aim(
-    system: System,
-    height: Float[Array, ""],
-    focus: Float[Array, ""],
-    shift: Float[Array, ""],
-    by_angle: Bool[Array, ""],
-) -> tuple[FirstOrder, Float[Array, ""], ChiefRay, Float[Array, ""]]:
-    """First-order data, where the sensor stands, the chief ray, and where that lands on the sensor; lengths in mm."""
-    data = first_order(system)
-    own_plane = jnp.isfinite(shift)
-    sensor_z = jnp.where(own_plane, shift, focused_sensor(system, data, focus))
-    plane = jnp.where(own_plane, 0.0, sensor_z)
-    chief = chief_ray(system, height, by_angle, plane)
-    return data, sensor_z, chief, chief.image_height + chief.image_slope * (sensor_z - plane)
+_aim = jax.jit(find_pose)
 
 
 @jax.jit
@@ -70,7 +56,8 @@ def huygens_psf(
     parsed = parse_bands(bands)
     system = pack_one(lens)
     height, focus, shift = (jnp.asarray(float(v)) for v in (height_mm, focus_mm, sensor_shift_mm))
-    data, sensor_z, chief, landing = _aim(system, height, focus, shift, jnp.asarray(by == "angle"))
+    pose = _aim(system, height, focus, shift, jnp.asarray(by == "angle"))
+    data, sensor_z, chief, landing = pose.data, pose.sensor_z, pose.chief, pose.landing
     if not bool(chief.found):
         raise TraceError(f"{lens.name}: no chief ray: the farthest reaches {float(chief.reach):.4g}")
     waves = [w for band in parsed.wavelengths_nm for w in band]

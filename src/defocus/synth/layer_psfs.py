@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from scipy.ndimage import gaussian_filter
 
 from ..psf.baselines import disk, gaussian
-from ..psf.compute import Side, psf_batch
+from ..psf.compute import Side, Traced, trace_requests
 from ..psf.spectrum import Bands
 from ..render.node_psfs import FRINGE_PX, MOST_SPILL, SPILL, window_for
 from ..render.photograph import photo_bands
@@ -78,24 +78,29 @@ class PatchPsfs:
         }
 
 
-def find_layer_psfs(plan: Plan, blurs: Sequence[LayerBlur], side: Side | None = None) -> list[PatchPsfs]:
-    """For every patch the PSFs of the layers that have pixels."""
+def find_layer_psfs(
+    plan: Plan, blurs: Sequence[LayerBlur], sides: Sequence[Side | None] = (None,)
+) -> dict[Side | None, list[PatchPsfs]]:
+    """For every patch the PSFs of the layers that have pixels, through the whole lens or its halves."""
     bands, kernel = photo_bands(plan.psf.bands), plan.patch.kernel
-    made = [PatchPsfs(bands, kernel) for _ in blurs]
+    made: dict[Side | None, list[PatchPsfs]] = {side: [PatchPsfs(bands, kernel) for _ in blurs] for side in sides}
     wanted = [(p, int(k)) for p, blur in enumerate(blurs) for k in np.flatnonzero(blur.used)]
     if plan.psf.kind != "lens":
         shape = gaussian if plan.psf.kind == "gaussian" else disk
-        for p, k in wanted:
-            one = shape(float(blurs[p].coc_px[k]), kernel).astype(np.float32)
-            made[p].psfs[k] = np.broadcast_to(one, (len(bands.names), kernel, kernel))
+        for patches in made.values():
+            for p, k in wanted:
+                one = shape(float(blurs[p].coc_px[k]), kernel).astype(np.float32)
+                patches[p].psfs[k] = np.broadcast_to(one, (len(bands.names), kernel, kernel))
         return made
-    groups: dict[int, list[tuple[int, int]]] = {}
-    for p, k in wanted:
-        groups.setdefault(_window(plan, float(blurs[p].coc_px[k])), []).append((p, k))
-    for window in (*WINDOWS, kernel):
-        if window in groups:
-            larger = _compute(plan, blurs, groups.pop(window), window, side, made)
-            groups.setdefault(_next_window(plan, window), []).extend(larger)
+    traced = _trace(plan, blurs, wanted)
+    for side, patches in made.items():
+        groups: dict[int, list[int]] = {}
+        for row, (p, k) in enumerate(wanted):
+            groups.setdefault(_window(plan, float(blurs[p].coc_px[k])), []).append(row)
+        for window in (*WINDOWS, kernel):
+            if window in groups:
+                larger = _propagate(plan, blurs, wanted, traced, groups.pop(window), window, side, patches)
+                groups.setdefault(_next_window(plan, window), []).extend(larger)
     return made
 
 
@@ -114,8 +119,10 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], lenses: Sequence[PoolLen
         for r, lens in zip(recipes, lenses, strict=True)
     ]
     made = [PatchPsfs(photo_bands(plan.psf.bands), plan.patch.kernel) for _ in recipes]
-    larger = _compute(plan, blurs, [(p, 0) for p in range(len(blurs))], first, None, made)
-    _compute(plan, blurs, larger, plan.patch.kernel, None, made)
+    wanted = [(p, 0) for p in range(len(blurs))]
+    traced = _trace(plan, blurs, wanted)
+    larger = _propagate(plan, blurs, wanted, traced, [*range(len(wanted))], first, None, made)
+    _propagate(plan, blurs, wanted, traced, larger, plan.patch.kernel, None, made)
     return [_highest(patch.psfs[0].mean(0)) if 0 in patch.psfs else None for patch in made]
 
 
@@ -143,41 +150,53 @@ def _next_window(plan: Plan, window: int) -> int:
     return next((w for w in WINDOWS if 2 * window <= w < plan.patch.kernel), plan.patch.kernel)
 
 
-def _compute(
-    plan: Plan,
-    blurs: Sequence[LayerBlur],
-    pairs: list[tuple[int, int]],
-    window: int,
-    side: Side | None,
-    made: list[PatchPsfs],
-) -> list[tuple[int, int]]:
-    """Compute PSFs into `made`; returns those that need a larger window."""
-    if not pairs:
-        return []
-    chosen = [blurs[p] for p, _ in pairs]
-    batch = psf_batch(
+def _trace(plan: Plan, blurs: Sequence[LayerBlur], wanted: list[tuple[int, int]]) -> Traced | None:
+    """The rays of (patch, layer) pairs; None where there are none."""
+    if not wanted:
+        return None
+    chosen = [blurs[p] for p, _ in wanted]
+    return trace_requests(
         [b.lens.lens for b in chosen],
         height_mm=[math.hypot(*b.recipe.field) * b.lens.image_radius_mm for b in chosen],
         azimuth=[math.atan2(b.recipe.field[1], b.recipe.field[0]) for b in chosen],
-        depth_mm=[float(b.depth_m[k]) * 1e3 for b, (_, k) in zip(chosen, pairs, strict=True)],
+        depth_mm=[float(b.depth_m[k]) * 1e3 for b, (_, k) in zip(chosen, wanted, strict=True)],
         focus_mm=[b.recipe.focus_m * 1e3 for b in chosen],
-        pixel_um=[b.recipe.pixel_um for b in chosen],
-        size=window,
         bands=photo_bands(plan.psf.bands),
+    )
+
+
+def _propagate(
+    plan: Plan,
+    blurs: Sequence[LayerBlur],
+    wanted: list[tuple[int, int]],
+    traced: Traced | None,
+    rows: list[int],
+    window: int,
+    side: Side | None,
+    made: list[PatchPsfs],
+) -> list[int]:
+    """Compute the PSFs of some rows of `wanted` into `made`; returns those that need a larger window."""
+    if not rows or traced is None:
+        return []
+    batch = traced.psfs(
+        rows,
+        pixel_um=[blurs[wanted[row][0]].recipe.pixel_um for row in rows],
+        size=window,
         supersample=WINDOWS.get(window, KERNEL_POINTS),
         sample_sizes=SAMPLES,
         fringe_px=None if plan.psf.exact else FRINGE_PX,
         side=side,
     )
-    larger: list[tuple[int, int]] = []
-    for (p, k), psf, report in zip(pairs, batch.psf, batch.reports, strict=True):
+    larger: list[int] = []
+    for row, psf, report in zip(rows, batch.psf, batch.reports, strict=True):
+        p, k = wanted[row]
         patch, lens = made[p], blurs[p].recipe.lens
         if report["status"] != "ok":
             patch.refused = patch.refused or f"{lens}: {report['status']}"
             continue
         spill = report["energy_outside"]
         if spill > SPILL and window < plan.patch.kernel:
-            larger.append((p, k))
+            larger.append(row)
             continue
         if spill > MOST_SPILL:
             patch.refused = patch.refused or f"{lens}: {spill:.0%} of the light falls outside the kernel"

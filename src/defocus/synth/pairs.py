@@ -37,7 +37,7 @@ from ..scene.layers import Layers, quantise
 from .candidates import place_arrays
 from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
-from .patches import cut_patch
+from .patches import cut_patch, cut_twice
 from .plan import Plan
 from .recipe import Recipe
 from .sources import Sharp
@@ -95,18 +95,19 @@ def make_pairs(
     if plan.sensor.dual_pixel:
         sides |= {"left": "left", "right": "right"}
     # The PSFs of all patches together: the more there are, the fuller their batches.
-    psfs = {role: find_layer_psfs(plan, wanted, side) for role, side in sides.items()}
+    found = find_layer_psfs(plan, wanted, [*sides.values()])
+    psfs = {role: found[side] for role, side in sides.items()}
     watch.lap("psfs")
     made: dict[str, Made] = {}
     first = 0
     for batch in batches:
         rows = range(first, first + len(batch.recipes))
         first += len(batch.recipes)
-        own = {role: found[rows.start : rows.stop] for role, found in psfs.items()}
+        own = {role: patches[rows.start : rows.stop] for role, patches in psfs.items()}
         pictures, fine = _expose(plan, batch, own)
         for number, blur in enumerate(wanted[rows.start : rows.stop]):
             recipe = blur.recipe
-            refused = next((found[number].refused for found in own.values() if found[number].refused), "")
+            refused = next((patches[number].refused for patches in own.values() if patches[number].refused), "")
             if not refused and not fine[number]:
                 refused = f"{recipe.lens}: a pixel is not a finite number"
             one = Made(recipe, refused=refused)
@@ -127,11 +128,14 @@ def _batched(
 ) -> list[_Batch]:
     """Recipes with room for equally many layers together."""
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
+    light_of = {
+        name: jax.device_put((sharps[name].linear, sharps[name].depth_m)) for name in {r.source for r in recipes}
+    }
     batches = []
     for room in sorted({r.layers for r in recipes}):
         group = [r for r in recipes if r.layers == room]
         batches += [
-            _prepare(plan, group[start : start + at_once], room, sharps, lenses, offsets, at_once)
+            _prepare(plan, group[start : start + at_once], room, sharps, light_of, lenses, offsets, at_once)
             for start in range(0, len(group), at_once)
         ]
     return batches
@@ -165,6 +169,7 @@ def _prepare(
     recipes: Sequence[Recipe],
     room: int,
     sharps: dict[str, Sharp],
+    light_of: dict[str, tuple[Array, Array]],
     lenses: dict[str, PoolLens],
     offsets: dict[str, tuple[float, float] | None],
     at_once: int,
@@ -173,21 +178,17 @@ def _prepare(
     padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
     placed = [(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded]
     straight, moved = place_arrays(placed), place_arrays(placed, [offsets[r.id] or (0.0, 0.0) for r in padded])
-    there = {name: jax.device_put((sharps[name].linear, sharps[name].depth_m)) for name in {r.source for r in padded}}
-    cut, sharp = (
-        [
-            cut_patch(*there[r.source], jax.tree.map(lambda leaf, k=k: leaf[k], place), size=plan.patch.size)
-            for k, r in enumerate(padded)
-        ]
-        for place in (moved, straight)
-    )
+    cut = []
+    for k, r in enumerate(padded):
+        places = jax.tree.map(lambda leaf, k=k: leaf[k], (moved, straight))
+        cut.append(cut_twice(*light_of[r.source], places, size=plan.patch.size, smaller=r.scale < 1.0))
+    light, depth, target = (jnp.stack(leaves) for leaves in zip(*cut, strict=True))
     data = jax.tree.map(lambda *leaves: np.stack(leaves), *(lenses[r.lens].data for r in padded))
     focus = np.array([r.focus_m * 1e3 for r in padded])
     pitch = np.array([r.pixel_um * 1e-3 for r in padded])
     power = np.array([r.saturation for r in padded], np.float32)
     linear, coc, layers, target = _layered(
-        jnp.stack([light for light, _ in cut]), jnp.stack([depth for _, depth in cut]),
-        jnp.stack([light for light, _ in sharp]), data, focus, pitch, power,
+        light, depth, target, data, focus, pitch, power,
         room=room, step=plan.depth.step_px, single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
     )  # fmt: skip
     colour = stack_colours([sharps[r.source].colour for r in padded])
@@ -200,9 +201,10 @@ def patch_of(
     """Light, depth, blur radii and layers of one recipe, to look at."""
     place = place_arrays([(recipe.centre, recipe.rotation_rad, recipe.scale, recipe.flip, recipe.exposure)])
     one = jax.tree.map(lambda leaf: leaf[0], place)
-    _, depth = cut_patch(jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m), one, size=plan.patch.size)
+    own = {sharp.name: (jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m))}
+    _, depth = cut_patch(*own[sharp.name], one, size=plan.patch.size)
     offset = {recipe.id: find_offsets(plan, [recipe], [lens])[0]}
-    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, {lens.name: lens}, offset, 1)
+    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, own, {lens.name: lens}, offset, 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
 

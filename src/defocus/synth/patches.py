@@ -73,11 +73,20 @@ def fitting_place(
     return (float(x), float(y)), rotation, float(scale), flip, exposure
 
 
-@partial(jax.jit, static_argnames="size")
+@partial(jax.jit, static_argnames=("size", "smaller"))
 def cut_patch(
-    linear: Float[Array, "rows cols 3"], depth_m: Float[Array, "rows cols"], place: Place, *, size: int
+    linear: Float[Array, "rows cols 3"],
+    depth_m: Float[Array, "rows cols"],
+    place: Place,
+    *,
+    size: int,
+    smaller: bool | None = None,
 ) -> tuple[Float[Array, "size size 3"], Float[Array, "size size"]]:
-    """Light and depth of one patch (`jax.vmap` over places for many)."""
+    """Light and depth of one patch (`jax.vmap` over places for many).
+
+    `smaller` says whether the patch shows the photograph smaller than it is, where that is known beforehand: a GPU
+    would stop to find out.
+    """
     x, y = _coordinates(place, size, 0.0, 0.0)
     row, col = (
         jnp.clip(jnp.round(v).astype(jnp.int32), 0, n - 1) for v, n in ((y, depth_m.shape[0]), (x, depth_m.shape[1]))
@@ -92,8 +101,28 @@ def cut_patch(
             for dy in (-1.0, 1.0)
         ) / jnp.float32(4.0)
 
-    light = jax.lax.cond(spread > 0.0, several, lambda _: _cubic(linear, x, y), None)
+    def once(_: None) -> Float[Array, "size size 3"]:
+        return _cubic(linear, x, y)
+
+    if smaller is None:
+        light = jax.lax.cond(spread > 0.0, several, once, None)
+    else:
+        light = several(None) if smaller else once(None)
     return jnp.maximum(light, 0.0) * place.exposure, depth_m[row, col]
+
+
+@partial(jax.jit, static_argnames=("size", "smaller"))
+def cut_twice(
+    linear: Float[Array, "rows cols 3"],
+    depth_m: Float[Array, "rows cols"],
+    places: tuple[Place, Place],
+    *,
+    size: int,
+    smaller: bool,
+) -> tuple[Float[Array, "size size 3"], Float[Array, "size size"], Float[Array, "size size 3"]]:
+    """Light and depth at the first place, and light at the second."""
+    light, depth = cut_patch(linear, depth_m, places[0], size=size, smaller=smaller)
+    return light, depth, cut_patch(linear, depth_m, places[1], size=size, smaller=smaller)[0]
 
 
 def _coordinates(

@@ -79,7 +79,7 @@ def _shown(
     linear, depth, coc, layers = patch_of(plan, recipe, sharp, lens)
     used = np.asarray(layers.used)
     coc_of, depth_of = np.asarray(layers.coc_px), np.asarray(layers.depth_m)
-    found = find_layer_psfs(plan, [LayerBlur(recipe, lens, coc_of, depth_of, used)])[0]
+    (found,) = find_layer_psfs(plan, [LayerBlur(recipe, lens, coc_of, depth_of, used)])[None]
     psfs = found.kernels(len(used))
     return Shown(
         record, made, files, not differing, differing, linear, depth, np.asarray(layers.position), coc,

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Literal
 
 import jax
@@ -26,6 +27,7 @@ from .recipe import Outcome, Recipe
 from .sources import Sharp, SourceCache, SourceName
 from .store import Store, open_store
 
+READERS = 4  # threads that read photographs ahead
 WRITERS = 6  # threads that compress and write pictures
 GPU_TASKS = 3
 
@@ -77,7 +79,9 @@ class Worker:
         self._choices: dict[SplitName, LensChoice] = {}
         self._computers = ThreadPoolExecutor(self.at_once(), thread_name_prefix="compute")
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
-        self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+        self._first = Lock()
+        self._begun: set[str] = set()  # kinds of tasks whose programs are compiled
 
     @staticmethod
     def at_once() -> int:
@@ -92,7 +96,17 @@ class Worker:
         """Begin a task, or let it wait for its turn; its photographs are read meanwhile."""
         for name in task.sources:
             self._readers.submit(self._try, name)
-        return self._computers.submit(self._done, task)
+        return self._computers.submit(self._in_turn, task)
+
+    def _in_turn(self, task: Task) -> Result:
+        """The first task of a kind alone: side by side, each would compile the same programs."""
+        if task.kind not in self._begun:
+            with self._first:
+                if task.kind not in self._begun:
+                    result = self._done(task)
+                    self._begun.add(task.kind)
+                    return result
+        return self._done(task)
 
     def _try(self, name: str) -> Sharp | DefocusError:
         try:
