@@ -47,6 +47,9 @@ def save_weights(file: str | Path, model_name: str, options: Mapping[str, Any], 
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WeightsError(f"cannot be written: {error.strerror or error}", file=file) from error
+    try:
         if file.suffix == ".safetensors":
             state = {key: value.clone() for key, value in state.items()}  # it knows no shared tensors
             metadata = {"format": FORMAT, "model": model_name, "options": json.dumps(plain)}
@@ -160,8 +163,9 @@ def _read_torch(file: Path) -> Any:
             "read; where you trust it, load it with torch.load(..., weights_only=False) and save its state_dict alone",
             file=file,
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError, AttributeError) as error:
-        raise WeightsError(f"cannot be read by torch.load: {str(error).splitlines()[0]}", file=file) from error
+    except Exception as error:  # bytes that are no such file may raise anything
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise WeightsError(f"cannot be read by torch.load: {reason}", file=file) from error
 
 
 def _read_safetensors(file: Path) -> tuple[State, dict[str, str]]:

@@ -1,0 +1,191 @@
+"""Files of weights: ours come back whole, others' are understood, and what does not fit is told key by key."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from defocus.errors import WeightsError
+from defocus.restore.models import MODELS, Network, build_model
+from defocus.restore.models.checkpoints import fill, load_model, load_weights, read_weights, recognise, save_weights
+
+TINY: dict[str, dict[str, Any]] = {
+    "nrknet": {"width": 2, "kernels": 2},
+    "iniknet": {"width": 2, "unet_blocks": 1, "lstm_blocks": 1, "bases": 2, "largest_kernel": 5},
+    "nafnet": {"width": 2, "encoder_blocks": (1, 1), "decoder_blocks": (1, 1)},
+    "restormer": {"width": 4, "blocks": (1, 1, 1, 1), "heads": (1, 1, 2, 4), "refinement_blocks": 0},
+}
+
+
+def tiny(name: str, seed: int = 0) -> Network:
+    torch.manual_seed(seed)
+    return build_model(name, **TINY[name])
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    one, other = a.state_dict(), b.state_dict()
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+@pytest.mark.parametrize("name", MODELS)
+def test_round_trip(name: str, suffix: str, tmp_path: Path) -> None:
+    """A file alone gives the network back: name, options, weights."""
+    model = tiny(name)
+    file = tmp_path / "new" / f"weights{suffix}"
+    options = model.options.model_dump()
+    save_weights(file, name, options, model.state_dict())
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    told, read, state = read_weights(file)
+    assert (told, list(state)) == (name, list(model.state_dict())) or suffix == ".safetensors"
+    assert build_model(name, **read).options == model.options
+    found, loaded = load_model(file)
+    assert found == name
+    assert same(loaded, model)
+    assert not loaded.training
+    image = torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(loaded(image), model.eval()(image))
+
+
+@pytest.mark.parametrize("wrapper", [None, "params", "params_ema", "state_dict", "model"])
+@pytest.mark.parametrize("prefix", ["", "module.", "module._orig_mod.", "_orig_mod."])
+def test_published_ways_of_wrapping(wrapper: str | None, prefix: str, tmp_path: Path) -> None:
+    model, other = tiny("nrknet"), tiny("nrknet", 1)
+    state: dict[str, Any] = {prefix + key: value for key, value in model.state_dict().items()}
+    file = tmp_path / "published.pth"
+    torch.save({wrapper: state, "iter": 3} if wrapper else state, file)
+    assert read_weights(file)[:2] == (None, {})
+    load_weights(other, file)
+    assert same(model, other)
+
+
+def test_averaged_weights_come_first(tmp_path: Path) -> None:
+    last, average, model = tiny("nafnet"), tiny("nafnet", 1), tiny("nafnet", 2)
+    torch.save({"params": last.state_dict(), "params_ema": average.state_dict()}, tmp_path / "both.pth")
+    load_weights(model, tmp_path / "both.pth")
+    assert same(model, average)
+
+
+def test_foreign_safetensors(tmp_path: Path) -> None:
+    model, other = tiny("restormer"), tiny("restormer", 1)
+    save_file({f"module.{key}": value for key, value in model.state_dict().items()}, tmp_path / "a.safetensors")
+    load_weights(other, tmp_path / "a.safetensors")
+    assert same(model, other)
+
+
+def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
+    """Exactly, and the network stays as it was."""
+    model, kept = tiny("nrknet"), tiny("nrknet")
+    state = {f"module.{key}": value + 1 for key, value in model.state_dict().items()}
+    del state["module.GCM.kernels"], state["module.bottleneck.0.main.0.weight"]
+    state["module.SummationLayer.conv.bias"] = torch.zeros(7)
+    state["module.head.weight"] = torch.zeros(1)
+    torch.save({"params": state}, tmp_path / "odd.pth")
+    with pytest.raises(WeightsError) as caught:
+        load_weights(model, tmp_path / "odd.pth")
+    error = caught.value
+    assert error.missing == ("GCM.kernels", "bottleneck.0.main.0.weight")
+    assert error.unexpected == ("head.weight",)
+    assert error.misshapen == (("SummationLayer.conv.bias", (7,), (3,)),)
+    total = len(model.state_dict())
+    assert str(error) == (
+        f"{tmp_path / 'odd.pth'}: {total - 3} of {total} keys fit; 2 missing: GCM.kernels, bottleneck.0.main.0.weight; "
+        "1 unexpected: head.weight; 1 of another shape: SummationLayer.conv.bias (7 instead of 3)"
+    )
+    assert same(model, kept)
+
+
+def test_long_lists_are_shortened_in_the_message_alone() -> None:
+    with pytest.raises(WeightsError, match=r"and \d+ more") as caught:
+        fill(tiny("nafnet"), {"x": torch.zeros(1)})
+    assert len(caught.value.missing) == len(tiny("nafnet").state_dict())
+
+
+def test_networks_are_recognised(tmp_path: Path) -> None:
+    for name in MODELS:
+        with torch.device("meta"):
+            assert recognise(build_model(name).state_dict()) == name
+    torch.save({"params": tiny("nafnet").state_dict()}, tmp_path / "small.pth")
+    with pytest.raises(WeightsError, match=r"of another shape: .*intro\.weight"):
+        load_model(tmp_path / "small.pth")  # taken for the paper's size
+    assert load_model(tmp_path / "small.pth", **TINY["nafnet"])[0] == "nafnet"
+    torch.save({"a.b": torch.zeros(1)}, tmp_path / "unknown.pth")
+    with pytest.raises(WeightsError, match=r"of none of the networks known here .* a\.b"):
+        load_model(tmp_path / "unknown.pth")
+
+
+def test_options_can_be_changed_for_inference(tmp_path: Path) -> None:
+    model = tiny("nafnet")
+    save_weights(tmp_path / "w.pth", "nafnet", model.options.model_dump(), model.state_dict())
+    _, loaded = load_model(tmp_path / "w.pth", local_pool_px=64)
+    assert loaded.options.local_pool_px == 64  # type: ignore[attr-defined]
+    assert same(loaded, model)
+    with pytest.raises(WeightsError, match=r"w\.pth: holds weights of nafnet, not of nrknet"):
+        load_model(tmp_path / "w.pth", "nrknet")
+    with pytest.raises(WeightsError, match=r"w\.pth: nafnet: unknown option 'local_pool'"):
+        load_model(tmp_path / "w.pth", local_pool=64)
+
+
+class Trap:
+    """What a hostile file would hold."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("caught",)
+
+
+def test_bad_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def refused(name: str, pattern: str) -> None:
+        with pytest.raises(WeightsError, match=pattern) as caught:
+            read_weights(tmp_path / name)
+        assert str(caught.value).startswith(str(tmp_path / name))
+
+    refused("none.pth", "there is no such file")
+    refused("", "is not a file")
+    (tmp_path / "text.pth").write_text("hello")
+    refused("text.pth", "torch.save|cannot be read")
+    (tmp_path / "text.safetensors").write_text("hello")
+    refused("text.safetensors", "cannot be read as safetensors")
+    (tmp_path / "empty.pth").write_bytes(b"")
+    refused("empty.pth", "cannot be read|torch.save")
+    (tmp_path / "trap.pth").write_bytes(pickle.dumps({"params": Trap()}, protocol=2))
+    refused("trap.pth", "could run code")
+    torch.save({"params": Trap()}, tmp_path / "trap2.pth")
+    refused("trap2.pth", "could run code")
+    assert not (tmp_path / "caught").exists()
+    torch.save([torch.zeros(1)], tmp_path / "list.pth")
+    refused("list.pth", "holds a list; expected a dictionary of tensors")
+    torch.save({"params": {}}, tmp_path / "nothing.pth")
+    refused("nothing.pth", "holds no tensors")
+    torch.save({"epoch": 3, "weights": torch.zeros(1)}, tmp_path / "mixed.pth")
+    refused("mixed.pth", "no tensors are: epoch")
+    whole = tmp_path / "whole.pth"
+    save_weights(whole, "nafnet", {}, tiny("nafnet").state_dict())
+    (tmp_path / "cut.pth").write_bytes(whole.read_bytes()[:-500])
+    refused("cut.pth", "cannot be read|torch.save")
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    state = tiny("nafnet").state_dict()
+    state["intro.bias"] = torch.full((2,), float("nan"))
+    torch.save(state, tmp_path / "nan.pth")
+    with pytest.raises(WeightsError, match=r"not finite in intro\.bias"):
+        load_weights(tiny("nafnet"), tmp_path / "nan.pth")
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WeightsError, match="cannot be written"):
+        save_weights(tmp_path / "file" / "w.pth", "nafnet", {}, tiny("nafnet").state_dict())
+    (tmp_path / "folder.pth" / "x").mkdir(parents=True)
+    with pytest.raises(WeightsError, match="cannot be written"):
+        save_weights(tmp_path / "folder.pth", "nafnet", {}, tiny("nafnet").state_dict())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.pth"]
