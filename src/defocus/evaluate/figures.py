@@ -59,14 +59,22 @@ def _draw_picture(results: Results, test: Test, item: TestImage, source: Source,
     if not any(row.kind == "input" for row in results.table.rows):
         panels.append(Panel("Input", "", blurred))
     for row in results.table.rows:
-        place = source(row, test, item) if row.key in records else None
+        place = _found(source, row, test, item)
         if place is not None:
-            panels.append(Panel(name(row), _told(records[row.key], results.table.metrics), place.read()))
+            told = _told(records[row.key], results.table.metrics) if row.key in records else ""
+            panels.append(Panel(name(row), told, place.read()))
     if truth is not None:
         panels.append(Panel("Truth", "", truth))
     boxes = choose_crops(blurred, panels[-1].picture, results.table.crops)
     blur = "" if item.blur_px is None else f", blur up to {item.blur_px:.1f} px"
     save(draw_comparison(panels, boxes, f"{test.label}: {item.id}{blur}"), file)
+
+
+def _found(source: Source, row: Row, test: Test, item: TestImage) -> Image | None:
+    try:
+        return source(row, test, item)
+    except DefocusError:  # a picture that another program did not make; it was told
+        return None
 
 
 def _told(record: Record, metrics: Sequence[str]) -> str:

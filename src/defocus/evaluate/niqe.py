@@ -54,10 +54,10 @@ def niqe(image: Float[np.ndarray, "rows cols 3"], pristine: Pristine) -> float:
     if image.ndim != 3 or image.shape[2] != 3 or not np.isfinite(image).all():
         raise DefocusError(f"a picture of shape {list(image.shape)}, or values that are not finite, for NIQE")
     features = niqe_features(grey(image))
-    mean = np.nanmean(features, axis=0)
     whole = features[~np.isnan(features).any(axis=1)]
     if len(whole) < 2:
         raise DefocusError(f"only {len(whole)} of {len(features)} blocks have any texture: NIQE is not defined")
+    mean = np.nanmean(features, axis=0)
     covariance = np.cov(whole, rowvar=False)
     apart = mean - pristine.mean
     inverse = np.linalg.pinv((pristine.covariance + covariance) / 2.0)

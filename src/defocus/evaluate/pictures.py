@@ -79,7 +79,7 @@ class StoredImage:
         from ..synth.pictures import read_png
 
         values = read_png(self.reader.read(self.picture), self.place)
-        return values.astype(np.float32) / np.float32(np.iinfo(values.dtype).max)
+        return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)  # to the bit as `read_picture`
 
     def digest(self) -> str:
         return hashlib.sha256(self.reader.read(self.picture)).hexdigest()
