@@ -33,11 +33,11 @@ def as_display(values: torch.Tensor) -> torch.Tensor:
 
 
 def whole_numbers(values: Values, bits: int) -> torch.Tensor:
-    """As they are kept: uint8, or the int16 of the bits of uint16."""
+    """A copy as it is kept: uint8, or the int16 of the bits of uint16."""
     if values.dtype == np.uint8 and bits == 8:
-        return torch.from_numpy(np.ascontiguousarray(values))
+        return torch.from_numpy(np.array(values, order="C"))
     deep = values if values.dtype == np.uint16 else values.astype(np.uint16) * np.uint16(257)
-    return torch.from_numpy(np.ascontiguousarray(deep).view(np.int16))
+    return torch.from_numpy(np.array(deep, order="C").view(np.int16))
 
 
 class PairCache:
