@@ -1,0 +1,58 @@
+"""Pairs of a few pixels and settings of a training of a second, for its tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from defocus.errors import ConfigError
+from defocus.restore.config import TrainConfig, merged
+from defocus.synth.pictures import png_bytes, quantise
+from defocus.synth.toml_model import validated
+
+
+def write_pairs(
+    folder: Path,
+    counts: tuple[int, int] = (6, 2),
+    sizes: tuple[tuple[int, int], ...] = ((24, 28),),
+    bits: int = 8,
+    seed: int = 5,
+) -> Path:
+    """train and validation, each with input and target; sizes (rows, columns) take turns."""
+    rng = np.random.default_rng(seed)
+    for split, count in zip(("train", "validation"), counts, strict=True):
+        for number in range(count):
+            rows, cols = sizes[number % len(sizes)]
+            sharp = gaussian_filter(rng.random((rows, cols, 3)), (0.7, 0.7, 0)).astype(np.float32)
+            blurred = gaussian_filter(sharp, (1.2, 1.2, 0))
+            for side, values in (("input", blurred), ("target", sharp)):
+                file = folder / split / side / f"{number:03d}.png"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(png_bytes(quantise(values, bits)))
+    return folder
+
+
+BASE: dict[str, Any] = {
+    "steps": 12,
+    "batch": 4,
+    "crop": 16,
+    "model": {
+        "name": "nafnet",
+        "overrides": {"width": 4, "encoder_blocks": [1], "decoder_blocks": [1], "middle_blocks": 1},
+    },
+    "optimizer": {"rate": 3e-3},
+    "data": {"workers": 0},
+    "validation": {"every": 0},
+    "logs": {"every": 1},
+}
+
+
+def settings(folder: Path | None = None, **changes: Any) -> TrainConfig:
+    """`BASE` with changes, table by table."""
+    given = merged(BASE, changes)
+    if folder is not None:
+        given = merged(given, {"data": {"folders": [str(folder)]}})
+    return validated(TrainConfig, given, ConfigError)

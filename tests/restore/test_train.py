@@ -1,0 +1,411 @@
+"""Training: killed and resumed it gives the same bits; parts, averages, reloads and scores are what they say."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+
+from defocus.cli import run
+from defocus.errors import ConfigError, DefocusError, TrainingError
+from defocus.restore import train as train_module
+from defocus.restore.averaging import Average
+from defocus.restore.models import build_model
+from defocus.restore.models.checkpoints import load_model, read_weights
+from defocus.restore.run_state import read_state
+from defocus.restore.train import TrainProgress, train
+from defocus.restore.train_data import ValidationPairs
+from defocus.restore.validation import psnr, ssim
+
+from .small_training import BASE, settings, write_pairs
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("data") / "pairs", (7, 3))
+
+
+def weights(file: Path | None) -> dict[str, torch.Tensor]:
+    assert file is not None
+    return read_weights(file)[2]
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(file.read_text().splitlines()))
+
+
+KILLED = """
+recipe = "nafnet-small"
+steps = 60
+batch = 4
+accumulate = 2
+crop = 16
+[model]
+overrides = { width = 4, encoder_blocks = [1], decoder_blocks = [1] }
+[data]
+folders = ["pairs"]
+cache = "memory"
+workers = 0
+[validation]
+every = 14
+[save]
+every = 10
+[logs]
+every = 4
+"""
+
+
+def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(KILLED)
+    shutil.copytree(pairs, tmp_path / "pairs")
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert run(["train", str(config), "--out", str(whole)]) == 0
+    command = ["train", str(config), "--out", str(cut)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "defocus", *command], env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE
+    )
+    # Until there are rows after a state, which must not be doubled.
+    deadline = time.monotonic() + 120
+    log = cut / "loss.csv"
+    while time.monotonic() < deadline and process.poll() is None:
+        if log.exists() and any(line.startswith(("32,", "36,")) for line in log.read_text().splitlines()):
+            break
+        time.sleep(0.002)
+    process.kill()
+    told = process.communicate()[1].decode()
+    assert process.returncode == -9, told
+    states = sorted(path.name for path in (cut / "states").iterdir())
+    latest = read_state(cut / "states" / states[-1])["step"]
+    assert 30 <= latest < 60
+    assert int(rows(log)[-1]["step"]) > latest
+    # What a kill while writing leaves, too.
+    (cut / "states" / ".step-00000099.pt.part").write_bytes(b"half a state")
+    with log.open("a") as file:
+        file.write("41,-1")
+    (cut / "last.pt").unlink()
+
+    assert run(command) == 0
+    for name in ("loss.csv", "validation.csv"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+    assert [row["step"] for row in rows(log)] == [str(n) for n in range(4, 61, 4)]
+    for name in ("last.pt", "best.pt"):
+        assert equal(weights(cut / name), weights(whole / name)), name
+    ours, theirs = (read_state(folder / "states" / "step-00000060.pt") for folder in (cut, whole))
+    assert equal(ours["model"], theirs["model"])
+    assert not equal(ours["model"], ours["average"])
+    for one, other in zip(ours["optimizer"]["state"].values(), theirs["optimizer"]["state"].values(), strict=True):
+        assert equal(one, other)
+    assert ours["history"] == theirs["history"]
+    events = [json.loads(line) for line in (cut / "run.jsonl").read_text().splitlines()]
+    assert [(e["event"], e["step"]) for e in events] == [("began", 0), ("resumed", latest), ("ended", 60)]
+    # And what it learnt is of use: the average is kept, the file says what it is of.
+    name, network = load_model(cut / "best.pt")
+    assert name == "nafnet"
+    assert equal(network.state_dict(), weights(cut / "best.pt"))
+    assert not list((cut / "states").glob(".*"))
+
+
+def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = train(settings(pairs, save={"every": 5}), out)
+    again = train(settings(pairs, save={"every": 3}, data={"cache": "memory"}), out)
+    assert equal(weights(first.last), weights(again.last))
+    with pytest.raises(
+        TrainingError, match=r"begun otherwise: steps: 12 -> 15; optimizer.rate: 0.003 -> 0.001.*--anew"
+    ):
+        train(settings(pairs, steps=15, optimizer={"rate": 1e-3}), out)
+    train(settings(pairs, steps=15), out, accept_changes=True)
+    assert [row["step"] for row in rows(out / "loss.csv")] == [str(n) for n in range(1, 16)]
+    with pytest.raises(TrainingError, match="has 15 steps already"):
+        train(settings(pairs), out, accept_changes=True)
+    more = shutil.copytree(pairs, tmp_path / "more")
+    for side in ("input", "target"):
+        shutil.copy(more / "train" / side / "000.png", more / "train" / side / "007.png")
+    with pytest.raises(TrainingError, match=r"data.folders.*the pairs of the data are others"):
+        train(settings(steps=15), out, folders=(more,))
+    (out / "notes.txt").write_text("mine")
+    anew = train(settings(pairs), out, anew=True)
+    assert equal(weights(anew.last), weights(train(settings(pairs), tmp_path / "other").last))
+    assert sorted(path.name for path in (out / "states").iterdir()) == ["step-00000012.pt"]
+    assert (out / "notes.txt").read_text() == "mine"
+    (out / "states" / "step-00000012.pt").write_bytes(b"PK no state")
+    with pytest.raises(TrainingError, match=r"step-00000012\.pt: cannot be read"):
+        train(settings(pairs), out)
+
+
+def test_folders_that_are_no_place_for_a_training(pairs: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="is no folder of a training, but holds train"):
+        train(settings(pairs), pairs)
+    from filelock import FileLock
+
+    (tmp_path / "busy").mkdir()
+    with FileLock(tmp_path / "busy" / ".lock"), pytest.raises(TrainingError, match="another training is running"):
+        train(settings(pairs), tmp_path / "busy")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrainingError, match="is no folder"):
+        train(settings(pairs), tmp_path / "file")
+
+
+def test_no_finite_numbers(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = settings(pairs, save={"every": 4}, logs={"every": 50}, batch=2)
+    build = train_module.build_loss
+
+    def breaking(name: str, **options: Any) -> Any:
+        inner, calls = build(name, **options), []
+
+        def loss(model: Any, image: torch.Tensor, target: torch.Tensor) -> Any:
+            calls.append(1)
+            return inner(model, image * (float("nan") if len(calls) == 6 else 1.0), target)
+
+        return loss
+
+    monkeypatch.setattr(train_module, "build_loss", breaking)
+    out = tmp_path / "run"
+    with pytest.raises(
+        TrainingError,
+        match=r"step 6 gave no finite numbers \(loss nan.*pairs were train/input/00\d, train/input/00\d\.",
+    ):
+        train(config, out)
+    assert [path.name for path in (out / "states").iterdir()] == ["step-00000004.pt"]
+    assert all(bool(x.isfinite().all()) for x in weights(out / "last.pt").values())
+    monkeypatch.setattr(train_module, "build_loss", build)
+    mended = train(config, out)
+    assert equal(weights(mended.last), weights(train(config, tmp_path / "other").last))
+
+    # Weights that broke in the very step that is saved.
+    monkeypatch.setattr(
+        torch.optim.AdamW, "step", lambda self, *_: self.param_groups[0]["params"][0].data.fill_(float("inf"))
+    )
+    with pytest.raises(TrainingError, match="step 1 gave no finite numbers"):
+        train(settings(pairs, save={"every": 1}), tmp_path / "third")
+    assert not (tmp_path / "third" / "last.pt").exists()
+
+
+def test_no_memory(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(train_module, "build_loss", lambda *_, **__: full)
+    with pytest.raises(TrainingError, match=r"step 1, with 2 crops of 16 pixels at once: raise accumulate from 2 to 4"):
+        train(settings(pairs, accumulate=2), tmp_path / "run")
+
+
+def test_parts_of_a_batch_add_up(pairs: Path, tmp_path: Path) -> None:
+    plain = {
+        "steps": 4,
+        "model": {"name": "nafnet"},
+        "loss": {"name": "mse"},
+        "optimizer": {"kind": "adam", "rate": 1e-3},
+    }
+    whole = train(settings(pairs, **plain), tmp_path / "whole")
+    parts = train(settings(pairs, accumulate=4, **plain), tmp_path / "parts")
+    for one, other in zip(weights(whole.last).values(), weights(parts.last).values(), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-6, rtol=2e-5)
+    losses = [[float(row["loss"]) for row in rows(tmp_path / name / "loss.csv")] for name in ("whole", "parts")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    clipped = train(settings(pairs, clip_norm=1e-9, **plain), tmp_path / "clipped")
+    norms = [float(row["gradient_norm"]) for row in rows(tmp_path / "whole" / "loss.csv")]
+    assert min(norms) > 1e-4, "before it is clipped"
+    torch.manual_seed(0)
+    start = build_model("nafnet", **settings().model.overrides).state_dict()
+    moved = [sum(float((weights(r.last)[key] - start[key]).abs().sum()) for key in start) for r in (whole, clipped)]
+    assert 0.0 < moved[1] < 0.2 * moved[0], "gradients below Adam's epsilon"
+
+
+def test_two_processes_are_as_one(pairs: Path, tmp_path: Path) -> None:
+    """As `accelerate launch` starts them, on processors: the same batches, and their mean gradient."""
+    given = BASE | {"steps": 5, "loss": {"name": "mse"}, "validation": {"every": 5, "images": 1}, "accumulate": 1}
+    config = settings(pairs, **given)
+    alone = train(config, tmp_path / "alone")
+    told = f"""
+import json, torch
+from defocus.restore.config import TrainConfig
+from defocus.restore.train import train
+torch.set_num_threads(1)
+train(TrainConfig.model_validate(json.loads({json.dumps(config.as_json())!r})), {str(tmp_path / "both")!r})
+"""
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", told],
+            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(2)
+    ]
+    for process in started:
+        assert process.wait(120) == 0, process.communicate()[1].decode()
+        process.communicate()
+    for one, other in zip(weights(alone.last).values(), weights(tmp_path / "both" / "last.pt").values(), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-6, rtol=2e-5)
+    for name in ("loss.csv", "validation.csv"):
+        for one, other in zip(rows(tmp_path / "alone" / name), rows(tmp_path / "both" / name), strict=True):
+            assert {k: float(v) for k, v in one.items()} == pytest.approx(
+                {k: float(v) for k, v in other.items()}, rel=1e-3
+            )
+
+
+def test_progressive_crops_in_all_precisions(pairs: Path, tmp_path: Path) -> None:
+    stages = [{"start": 0.0, "crop": 8, "batch": 6}, {"start": 0.5, "crop": 16, "batch": 2}]
+    for number, compute in enumerate(({"precision": "bf16"}, {"channels_last": True})):
+        train(settings(pairs, steps=4, progressive=stages, compute=compute), tmp_path / f"run{number}")
+        told = [(row["batch"], row["crop"]) for row in rows(tmp_path / f"run{number}" / "loss.csv")]
+        assert told == [("6", "8"), ("6", "8"), ("2", "16"), ("2", "16")]
+    with pytest.raises(ConfigError, match=r"fp16.*needs a GPU"):
+        train(settings(pairs, compute={"precision": "fp16"}), tmp_path / "half")
+
+
+def test_the_average_of_the_weights() -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 1), torch.nn.BatchNorm2d(2))
+    average = Average(network, 0.9)
+    expected = network[0].weight.detach().clone()
+    for step in range(200):
+        with torch.no_grad():
+            network[0].weight.add_(0.01)
+            network[1].running_mean.add_(1.0)
+        average.update(network, step)
+        decay = min(0.9, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * network[0].weight.detach()
+    torch.testing.assert_close(average.model[0].weight, expected)
+    # Of a steady climb by 0.01 the average lags by 0.01·d/(1 − d).
+    torch.testing.assert_close(
+        network[0].weight - average.model[0].weight, torch.full((2, 3, 1, 1), 0.09), atol=1e-5, rtol=0
+    )
+    assert torch.equal(average.refreshed(network)[1].running_mean, network[1].running_mean)
+    plain = Average(network, 0.0)
+    with torch.no_grad():
+        network[0].weight.mul_(2.0)
+    assert torch.equal(plain.refreshed(network)[0].weight, network[0].weight)
+
+
+def test_the_best_weights_are_taken_up_again_where_the_rate_falls(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation claims that step 2 was the best; the third step after the milestone begins with its weights."""
+    real, told = train_module.judge, iter([10.0, 30.0, 20.0, 25.0])
+
+    def judged(*given: Any, **options: Any) -> Any:
+        from dataclasses import replace
+
+        return replace(real(*given, **options), psnr=next(told))
+
+    monkeypatch.setattr(train_module, "judge", judged)
+    taken: list[int] = []
+    take = train_module._Training._take
+    monkeypatch.setattr(
+        train_module._Training, "_take", lambda self, state: (taken.append(state["step"]), take(self, state))
+    )
+    schedule = {"kind": "steps", "milestones": [0.75], "factors": [0.1], "reload_best": True}
+    config = settings(
+        pairs, steps=8, schedule=schedule, validation={"every": 2, "images": 0}, save={"every": 1, "keep": 1}
+    )
+    result = train(config, tmp_path / "run")
+    assert taken == [4]
+    assert sorted(path.name for path in (tmp_path / "run" / "states").iterdir()) == [
+        "step-00000004.pt",
+        "step-00000008.pt",
+    ]
+    assert [row["psnr"] for row in result.history] == [10.0, 30.0, 20.0, 25.0]
+    assert equal(weights(result.best), read_state(tmp_path / "run" / "states" / "step-00000004.pt")["model"])
+    told_rates = [float(row["rate"]) for row in rows(tmp_path / "run" / "loss.csv")]
+    assert told_rates == pytest.approx([3e-3] * 6 + [3e-4] * 2)
+
+
+def test_scores_are_scikit_image_s() -> None:
+    rng = np.random.default_rng(2)
+    sharp = rng.random((2, 40, 31, 3)).astype(np.float32) * np.array([1.0, 0.1])[:, None, None, None]
+    other = np.clip(sharp + 0.1 * rng.standard_normal(sharp.shape), 0, 1).astype(np.float32)
+    a, b = (torch.from_numpy(x.astype(np.float32)).permute(0, 3, 1, 2) for x in (sharp, other))
+    for n in range(2):
+        assert psnr(a, b)[n].item() == pytest.approx(
+            peak_signal_noise_ratio(sharp[n], other[n], data_range=1), abs=1e-4
+        )
+        reference = structural_similarity(
+            sharp[n],
+            other[n],
+            data_range=1,
+            channel_axis=2,
+            gaussian_weights=True,
+            sigma=1.5,
+            use_sample_covariance=False,
+        )
+        assert ssim(a, b)[n].item() == pytest.approx(reference, abs=1e-5)
+    assert ssim(a, a).tolist() == pytest.approx([1.0, 1.0])
+    assert psnr(a, a).tolist() == [100.0, 100.0]
+    with pytest.raises(DefocusError, match="11 pixels or more"):
+        ssim(a[..., :10], a[..., :10])
+
+
+def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> None:
+    out, seen = tmp_path / "run", []
+
+    def watch(progress: TrainProgress) -> None:
+        seen.append((progress.stage, progress.step, progress.done, progress.seconds_left))
+
+    config = settings(
+        pairs, validation={"every": 6, "batch": 2, "images": 2}, data={"cache": "device"},
+        logs={"kinds": ["csv", "tensorboard"], "every": 5},
+    )  # fmt: skip
+    result = train(config, out, progress=watch)
+    assert [row["step"] for row in result.history] == [6, 12]
+    assert [float(row["psnr"]) for row in rows(out / "validation.csv")] == pytest.approx(
+        [r["psnr"] for r in result.history]
+    )
+    assert [row["step"] for row in rows(out / "loss.csv")] == ["5", "10", "12"]
+    # The scores are those of the weights that were saved, on pictures of 8 bits.
+    network = load_model(result.last)[1]
+    data, found, before = ValidationPairs(config), [], []
+    for n in range(len(data)):
+        blurred, sharp = data.pair(n)
+        with torch.no_grad():
+            restored = network(torch.from_numpy(blurred / np.float32(255)).permute(2, 0, 1)[None])[0]
+        written = (restored.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+        found.append(peak_signal_noise_ratio(sharp, written))
+        before.append(peak_signal_noise_ratio(sharp, blurred))
+    assert result.history[-1]["psnr"] == pytest.approx(np.mean(found), abs=1e-3)
+    assert result.history[-1]["input_psnr"] == pytest.approx(np.mean(before), abs=1e-3)
+    # Two pairs, each as input, output, target.
+    sheet = np.asarray(Image.open(out / "pictures" / "step-00000012.png"))
+    assert sheet.shape == (2 * 24 + 2, 3 * 28 + 4, 3)
+    assert np.array_equal(sheet[:24, :28], data.pair(0)[0])
+    assert np.array_equal(sheet[26:, 60:], data.pair(1)[1])
+    assert (sheet[24:26] == 255).all()
+    assert len(list((out / "tensorboard").glob("events*"))) == 1
+    assert ("decoding pairs", 0, 7, None) in seen
+    steps = [step for stage, step, *_ in seen if stage == "training"]
+    assert steps == sorted(steps)
+    assert steps[-1] == 12
+    assert {stage for stage, *_ in seen} == {"decoding pairs", "training", "validating"}
+    assert seen[-1][3] == 0.0

@@ -1,0 +1,263 @@
+"""The pairs of each step: a function of seed and step alone, the same from files, from caches and by loader workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from defocus.errors import ConfigError, DatasetError
+from defocus.restore.batches import Ask, Batches
+from defocus.restore.config import TrainConfig
+from defocus.restore.curriculum import BlurCurriculum, blur_curriculum
+from defocus.restore.pair_cache import PairCache
+from defocus.restore.pair_data import PairDataset
+from defocus.restore.pair_files import PairFiles
+from defocus.restore.schedules import Stages
+from defocus.restore.train_data import Feed, FolderSource, SynthesisSource, TrainData, ValidationPairs
+from defocus.restore.views import View, seen
+from defocus.synth.plan import make_plan
+
+from .small_training import settings, write_pairs
+
+CPU = torch.device("cpu")
+SIZES = ((24, 28), (30, 20))
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pairs(tmp_path_factory.mktemp("data") / "pairs", (7, 5), SIZES)
+
+
+def fed(config: TrainConfig, first: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(Feed(config, CPU, 0, 1).batches(first))
+
+
+def same(a: list[tuple[torch.Tensor, torch.Tensor]], b: list[tuple[torch.Tensor, torch.Tensor]]) -> bool:
+    return len(a) == len(b) and all(
+        torch.equal(x, y) for p, q in zip(a, b, strict=True) for x, y in zip(p, q, strict=True)
+    )
+
+
+def test_all_pairs_are_seen_before_any_is_seen_again() -> None:
+    progressive = [{"start": 0.0, "crop": 16, "batch": 6}, {"start": 0.5, "crop": 8, "batch": 3, "accumulate": 3}]
+    stages = Stages.of(settings(steps=20, progressive=progressive))
+    batches = Batches(4, [9], stages)
+    asks = [ask for step in range(20) for ask in batches.of_step(step)]
+    assert len(asks) == 10 * 6 + 10 * 3 == stages.seen_before(20)
+    for lap in range(10):
+        assert [ask.lap for ask in asks[9 * lap : 9 * lap + 9]] == [lap] * 9
+        assert sorted(ask.number for ask in asks[9 * lap : 9 * lap + 9]) == list(range(9))
+    assert len({tuple(ask.number for ask in asks[9 * lap : 9 * lap + 9]) for lap in range(10)}) == 10, "one order"
+    # Asked for in any order, by a copy, by any number of processes and in parts: the same pairs.
+    copy = pickle.loads(pickle.dumps(Batches(4, [9], stages)))
+    assert [copy.of_step(step) for step in (17, 3)] == [batches.of_step(step) for step in (17, 3)]
+    shares = [batches.share(12, part, process, 1) for process in range(1) for part in range(3)]
+    assert list(chain(*shares)) == batches.of_step(12)
+    shares = [batches.share(3, 0, process, 3) for process in range(3)]
+    assert [len(share) for share in shares] == [2, 2, 2]
+    assert list(chain(*shares)) == batches.of_step(3)
+    assert Batches(5, [9], stages).of_step(0) != batches.of_step(0)
+
+
+def test_folders_by_weight() -> None:
+    stages = Stages.of(settings(steps=50, batch=6))
+    plain = Counter(ask.source for step in range(50) for ask in Batches(1, [8, 2], stages).of_step(step))
+    assert plain == {0: 240, 1: 60}
+    asks = [ask for step in range(50) for ask in Batches(1, [8, 2], stages, (1.0, 4.0)).of_step(step)]
+    assert Counter(ask.source for ask in asks) == {0: 60, 1: 240}
+    for source, size in ((0, 8), (1, 2)):
+        mine = [ask for ask in asks if ask.source == source]
+        for first in range(0, len(mine) - size + 1, size):
+            lap = mine[first : first + size]
+            assert sorted(ask.number for ask in lap) == list(range(size))
+            assert {ask.lap for ask in lap} == {first // size}
+
+
+def test_files_and_caches_give_the_same_batches(tmp_path: Path) -> None:
+    folders = [str(write_pairs(tmp_path / name, (5, 2), SIZES, seed=seed)) for name, seed in (("a", 1), ("b", 2))]
+    progressive = [{"start": 0.0, "crop": 16, "batch": 4}, {"start": 0.5, "crop": 20, "batch": 2, "accumulate": 2}]
+
+    def config(cache: str) -> TrainConfig:
+        data = {"folders": folders, "weights": [1.0, 2.0], "cache": cache}
+        return settings(steps=8, progressive=progressive, data=data)
+
+    read = fed(config("no"))
+    assert [tuple(x.shape) for x, _ in read] == [(4, 3, 16, 16)] * 4 + [(1, 3, 20, 20)] * 8
+    for cache in ("memory", "device"):
+        assert same(fed(config(cache)), read), cache
+        assert same(fed(config(cache), 5), read[6:]), "from the sixth step on"
+    # They are what the files hold, somewhere, in one of eight ways.
+    found = [_placed(x, y, [PairDataset(folder) for folder in folders]) for x, y in read[:4]]
+    assert [len(ways) for ways in found] == [4, 4, 4, 4]
+    assert len(set(chain(*found))) >= 4
+
+
+def _placed(x: torch.Tensor, y: torch.Tensor, sources: list[PairDataset]) -> list[tuple[bool, int]]:
+    """How the crops of the sources' pictures that these are were turned: input and target alike."""
+    found = []
+    items = [source[n] for source in sources for n in range(len(source))]
+    windows = [[item[k].unfold(1, 16, 1).unfold(2, 16, 1) for k in ("input", "target")] for item in items]
+    for one, other in zip(x, y, strict=True):
+        for turned in (False, True):
+            for quarters in range(4):
+                a, b = (torch.rot90(z, quarters, (1, 2)) for z in (one, other))
+                a, b = (a.transpose(1, 2), b.transpose(1, 2)) if turned else (a, b)
+                for blurred, sharp in windows:
+                    for top, left in (blurred == a[:, None, None]).all(4).all(3).all(0).nonzero().tolist():
+                        assert torch.equal(sharp[:, top, left], b)
+                        found.append((turned, quarters))
+    return found
+
+
+def test_pictures_of_16_bits_in_a_cache() -> None:
+    """Beside some of 8; the display values are those of the pictures."""
+    rng = np.random.default_rng(3)
+
+    class Fake:
+        """As much of a data set as a cache asks for."""
+
+        def __init__(self, kind: type, size: tuple[int, int]) -> None:
+            self.pairs = [PairFiles("one", {}), PairFiles("two", {})]
+            top = np.iinfo(kind).max
+            self.values = [rng.integers(0, top, (2, *size, 3), kind, endpoint=True) for _ in self.pairs]
+
+        def __len__(self) -> int:
+            return len(self.pairs)
+
+        def size(self, index: int) -> tuple[int, int, int]:
+            return (*self.values[index].shape[1:3], 8 * self.values[index].dtype.itemsize)
+
+        def pictures(self, index: int, _: Any) -> dict[str, np.ndarray]:
+            return dict(zip(("blurred", "sharp"), self.values[index], strict=True))
+
+    folders: Any = [Fake(np.uint8, (9, 14)), Fake(np.uint16, (12, 8))]
+    cache = PairCache(folders, CPU)
+    assert cache.bits == 16
+    view = View(1, 0, 8, 8, True, False, True)
+    cut = cache.cut([3, 0], [view, view])
+    for values, number in ((folders[1].values[1], 0), (folders[0].values[0], 1)):
+        for side in (0, 1):
+            wanted = seen(values[side], view).transpose(2, 0, 1) / np.float32(np.iinfo(values.dtype).max)
+            assert np.array_equal(cut[side][number].numpy(), wanted)
+    assert np.array_equal(cache.pair(3)[1], folders[1].values[1][1])
+
+
+def test_loader_workers_change_nothing(pairs: Path) -> None:
+    """Two of them, from a cache in memory that they share; 0 workers from files."""
+    plain = fed(settings(pairs, steps=5, accumulate=2))
+    shared = settings(pairs, steps=5, accumulate=2, data={"workers": 2, "prefetch": 1, "cache": "memory"})
+    assert same(fed(shared, 1), plain[2:])
+
+
+def test_flips_only_or_nothing(pairs: Path) -> None:
+    data = TrainData(settings(pairs, augment="flips"), [FolderSource(str(pairs), "train")])
+    views = {data.view(Ask(0, n, lap), (16, 16), 16)[4:] for n in range(7) for lap in range(6)}
+    assert views == {(a, b, False) for a in (False, True) for b in (False, True)}
+    data = TrainData(settings(pairs, augment="no"), [FolderSource(str(pairs), "train")])
+    assert {data.view(Ask(0, n, 0), (16, 16), 16)[4:] for n in range(7)} == {(False, False, False)}
+    data = TrainData(settings(pairs), [FolderSource(str(pairs), "train")])
+    assert len({data.view(Ask(0, n, lap), (16, 16), 16)[4:] for n in range(7) for lap in range(9)}) == 8
+
+
+def test_pair_dataset_turns(pairs: Path, tmp_path: Path) -> None:
+    data, whole = PairDataset(pairs, augment=True, turn=True, crop=16), PairDataset(pairs)
+    shapes = set()
+    for epoch in range(16):
+        data.set_epoch(epoch)
+        item = data[2]
+        ways = _placed(item["input"][None], item["target"][None], [whole])
+        assert len(ways) == 1
+        shapes |= set(ways)
+    assert len(shapes) > 4
+    eye = tmp_path / "dual" / "train"
+    write_pairs(tmp_path / "dual", (1, 1))
+    for side in ("left", "right"):
+        (eye / side).mkdir()
+        (eye / side / "000.png").write_bytes((eye / "input" / "000.png").read_bytes())
+    with pytest.raises(DatasetError, match="cannot be turned by a quarter"):
+        PairDataset(tmp_path / "dual", turn=True)
+
+
+def test_what_is_wrong_with_data(pairs: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"input/00\d: (28×24|20×30) pixels do not hold a crop of 25"):
+        fed(settings(pairs, crop=25))
+    with pytest.raises(DatasetError, match="pixels do not hold a crop of 25"):
+        fed(settings(pairs, crop=25, data={"cache": "device"}))
+    with pytest.raises(ConfigError, match="--data FOLDER"):
+        fed(settings())
+    with pytest.raises(ConfigError, match=r"data\.plan"):
+        fed(settings(data={"kind": "synthesis"}))
+    with pytest.raises(ConfigError, match="batch of 4 pairs cannot be shared by 3 processes"):
+        Feed(settings(pairs), CPU, 0, 3)
+    broken = write_pairs(tmp_path / "broken", (2, 1))
+    (broken / "train" / "target" / "001.png").write_bytes(b"no picture")
+    for cache in ("no", "memory"):
+        with pytest.raises(DatasetError, match=r"train/target/001\.png: cannot be decoded"):
+            fed(settings(broken, data={"cache": cache}))
+
+
+def test_validation_pairs(pairs: Path) -> None:
+    everything = ValidationPairs(settings(pairs))
+    assert [everything.name(n) for n in range(len(everything))] == [f"validation/input/{n:03d}" for n in range(5)]
+    some = ValidationPairs(settings(pairs, validation={"pairs": 2}, data={"cache": "memory"}))
+    assert [some.name(n) for n in range(len(some))] == ["validation/input/000", "validation/input/002"]
+    assert some.pair(1) is some.pair(1), "kept"
+    whole = PairDataset(pairs, "validation").pictures(2)
+    assert np.array_equal(some.pair(1)[0], whole["blurred"])
+    assert np.array_equal(some.pair(1)[1], whole["sharp"])
+
+
+def test_pairs_of_two_epochs_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made on the way, a batch across the end of an epoch is made of both, each in one go."""
+    asked: list[tuple[list[int], int]] = []
+
+    class Fake:
+        def __init__(self, plan: Any, split: str, length: int) -> None:
+            self.length = length
+
+        def __len__(self) -> int:
+            return self.length
+
+        def pictures(self, numbers: list[int], epoch: int) -> list[tuple[str, dict[str, np.ndarray]]]:
+            asked.append((numbers, epoch))
+            made = [np.full((20, 20, 3), 10 * epoch + n, np.uint8) for n in numbers]
+            return [("", {"blurred": x, "sharp": x + np.uint8(100)}) for x in made]
+
+    monkeypatch.setattr("defocus.restore.train_data.OnTheFlyDataset", Fake)
+    source = SynthesisSource(make_plan({}), "train", 5)
+    config = settings(steps=5, batch=3, data={"kind": "synthesis", "length": 5})
+    data = TrainData(config, [source])
+    shown = []
+    for step in range(5):
+        blurred, sharp = data[step, 0]  # type: ignore[misc]
+        assert torch.equal(sharp, blurred + 100)
+        shown += blurred[:, 0, 0, 0].tolist()
+    assert [sorted(shown[first : first + 5]) for first in (0, 5, 10)] == [
+        [10 * e + n for n in range(5)] for e in range(3)
+    ]
+    assert [epoch for _, epoch in asked] == [0, 0, 1, 1, 1, 2, 2]
+    assert data.names(1)[2] == f"pair {shown[5] - 10} of epoch 1"
+
+
+def test_curriculum() -> None:
+    lessons = [{"start": 0.0, "blur_px": [0, 2]}, {"start": 0.5, "blur_px": [2, 8]}, {"start": 0.8, "blur_px": [0, 32]}]
+    config = settings(steps=100, batch=4, data={"kind": "synthesis", "length": 30}, curriculum=lessons)
+    blur = blur_curriculum(config)
+    assert isinstance(blur, BlurCurriculum)
+    # 400 pairs are 14 epochs; pair 200 is in the seventh, so the eighth is the first of the second lesson.
+    assert blur.first_epochs == (0, 7, 11)
+    blur = pickle.loads(pickle.dumps(blur))
+    assert [blur(epoch).levels_px for epoch in (0, 6, 7, 10, 11, 50)] == [(2,), (2,), (2, 8), (2, 8), (32,), (32,)]
+    assert [blur(epoch).weights for epoch in (0, 7)] == [(1,), (0, 1)]
+    assert blur_curriculum(settings()) is None
+    with pytest.raises(ConfigError, match=r"starts at 0\.8 has no epoch of its own.*400 pairs; lower data\.length"):
+        blur_curriculum(
+            settings(steps=100, batch=4, data={"kind": "synthesis", "length": 400}, curriculum=[lessons[0], lessons[2]])
+        )
