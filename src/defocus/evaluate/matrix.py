@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DatasetError, DefocusError
+from ..errors import DatasetError, DefocusError, MissingPackageError
 from ..photo.image_files import PICTURES
 from .datasets import open_test_set
 from .figures import draw_figures
@@ -55,11 +56,13 @@ def evaluate_matrix(
     records, more = work.measure()
     notes = {test.key: opened.notes for test, opened in zip(table.tests, work.sets, strict=True)}
     results = Results(table, tuple(records), tuple(problems + more), notes)
+    write_results(results, out)
     if table.figures:
         told("drawing", 0.0)
         drawn = draw_figures(results, work.sets, work.source, out / FIGURES)
-        results = replace(results, problems=(*results.problems, *drawn))
-    write_results(results, out)
+        if drawn:
+            results = replace(results, problems=(*results.problems, *drawn))
+            write_results(results, out)
     return results
 
 
@@ -107,6 +110,8 @@ class _Work:
         if self.out.exists() and not self.out.is_dir():
             raise DatasetError("is a file; results go to a folder", file=self.out)
         table = self.table
+        if table.figures and find_spec("matplotlib") is None:
+            raise MissingPackageError("drawing figures (figures = 0 leaves them out)", "matplotlib")
         self.sets = [_opened(test) for test in table.tests]
         self.measures = self._measures()
         self.saved: dict[tuple[str, str], SavedPictures] = {}

@@ -65,6 +65,26 @@ class FileImage:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedImage:
+    """A PNG that we wrote: without EXIF data or a profile to look for."""
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def read(self) -> Values:
+        return _display(self.path.read_bytes(), self.place)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    def size(self) -> tuple[int, int]:
+        return FileImage(self.path).size()
+
+
+@dataclass(frozen=True, slots=True)
 class StoredImage:
     """A picture of a folder that `defocus synth run` made; it may lie in a shard."""
 
@@ -76,10 +96,7 @@ class StoredImage:
         return self.reader.place(self.picture)
 
     def read(self) -> Values:
-        from ..synth.pictures import read_png
-
-        values = read_png(self.reader.read(self.picture), self.place)
-        return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)  # to the bit as `read_picture`
+        return _display(self.reader.read(self.picture), self.place)
 
     def digest(self) -> str:
         return hashlib.sha256(self.reader.read(self.picture)).hexdigest()
@@ -115,6 +132,14 @@ class TestSet:
     @property
     def has_truth(self) -> bool:
         return all(image.truth is not None for image in self.images)
+
+
+def _display(data: bytes, place: str) -> Values:
+    """Display values of a PNG or JPEG, to the bit as `read_picture` has them."""
+    from ..synth.pictures import read_png
+
+    values = read_png(data, place)
+    return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)
 
 
 def check_sizes(images: tuple[TestImage, ...]) -> dict[str, tuple[int, int]]:

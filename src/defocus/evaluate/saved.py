@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from ..synth.pictures import png_bytes, quantise
 from ..synth.store import open_store
-from .pictures import FileImage, TestImage
+from .pictures import SavedImage, TestImage
 
 LINES = "made.jsonl"
 
@@ -44,8 +44,8 @@ class SavedPictures:
             except (ValueError, KeyError, TypeError):  # the last line of a run that was killed
                 continue
 
-    def image(self, item: TestImage) -> FileImage:
-        return FileImage(self.folder / f"{item.id}.png")
+    def image(self, item: TestImage) -> SavedImage:
+        return SavedImage(self.folder / f"{item.id}.png")
 
     def has(self, item: TestImage) -> bool:
         """Whether it was made of the same input by the same weights and options."""
