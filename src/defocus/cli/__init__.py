@@ -9,6 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import DefocusError
+from .ablate import ablate
 from .blur import blur, refocus
 from .deblur import deblur
 from .demo import demo
@@ -47,6 +48,7 @@ app.add_typer(synth_app, name="synth")
 app.command()(deblur)
 app.command()(train)
 app.command()(evaluate)
+app.command()(ablate)
 app.command()(demo)
 
 

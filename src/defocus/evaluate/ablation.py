@@ -1,0 +1,221 @@
+"""The paper's ablation: what each part of the synthesis is worth to a network.
+
+One plan is carried out four times with the same patches, lenses, focus distances and noise: in full, with Gaussian
+PSFs of the same circle of confusion, without sensor and ISP, and with one depth for each patch. The same network is
+trained in the same way on each. All are judged on the test split of the full synthesis, whose photographs and lenses
+none of them has seen. Judged are the last weights, not the best ones, so that no test set and no luck takes part in
+their choice. Every stage goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..draw import save
+from ..draw.training_curves import draw_training_curves
+from ..errors import ConfigError
+from ..restore.config import TrainConfig, merged
+from ..restore.train import TrainProgress, train
+from ..synth.folder import open_folder
+from ..synth.plan import Plan, make_plan
+from ..synth.run import Engine, Progress, run_plan
+from .matrix import evaluate_matrix
+from .results import Results
+from .table_file import EvaluationTable, Row, Test
+from .tables import compare
+
+DATA, RUNS, JUDGED, REPORT, CURVES = "data", "runs", "evaluation", "ablation.md", "curves.png"
+# What makes a pair the same patch behind the same lens.
+SAME = ("source", "centre", "rotation_rad", "scale", "flip", "exposure", "lens", "field", "focus_m")
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str
+    title: str
+    changes: dict[str, Any]
+
+
+VARIANTS = (
+    Variant("full", "full synthesis", {}),
+    Variant("gaussian", "Gaussian PSFs", {"psf": {"kind": "gaussian"}}),
+    Variant("no-isp", "no ISP, no noise", {"sensor": {"isp": False}}),
+    Variant("single-depth", "one depth", {"depth": {"mode": "single"}}),
+)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """`same`: of the training pairs of each variant, how many show what the full synthesis's pair of that name does."""
+
+    results: Results
+    same: dict[str, tuple[int, int]]
+    report: Path
+
+
+@dataclass
+class Watch:
+    """Whoever shows how far an ablation is; each is told the variant and its state."""
+
+    data: Callable[[str, Progress], Any] = lambda _name, _state: None
+    training: Callable[[str, TrainProgress], Any] = lambda _name, _state: None
+    judging: Callable[[str, float], Any] = lambda _stage, _part: None
+
+
+def variant_plan(plan: Plan, variant: Variant) -> Plan:
+    """Pairs to train on; only the full synthesis has pairs to be judged by.
+
+    The other splits keep one pair where they have any: which images and lenses are left for training depends on it.
+    """
+    changes = variant.changes | {"name": f"{plan.name}, {variant.title}"}
+    if variant.changes:
+        changes |= {name: {"pairs": min(plan.split(name).pairs, 1)} for name in ("validation", "test")}
+    return make_plan(merged(plan.as_json(), changes))
+
+
+def run_ablation(
+    plan: Plan,
+    config: TrainConfig,
+    out: str | Path,
+    engine: Engine,
+    *,
+    seeds: Sequence[int] = (0,),
+    photographs: Path | None = None,
+    metrics: Sequence[str] = ("psnr", "ssim"),
+    watch: Watch | None = None,
+) -> Ablation:
+    """Make, train and judge the variants in the folder `out`. Each seed is a training of its own.
+
+    `photographs`: a folder of real ones, to look at: they are restored by all, and drawn side by side.
+    """
+    check_ablation(plan, config, seeds)
+    out, watch = Path(out), watch or Watch()
+    make_variants(plan, out, engine, watch)
+    weights = train_variants(config, out, seeds, watch)
+    return judge_variants(config, out, weights, photographs, metrics, watch)
+
+
+def make_variants(plan: Plan, out: Path, engine: Engine, watch: Watch) -> None:
+    for variant in VARIANTS:
+        told = watch.data
+        run_plan(variant_plan(plan, variant), out / DATA / variant.name, engine, watch=_named(variant.title, told))
+
+
+def train_variants(config: TrainConfig, out: Path, seeds: Sequence[int], watch: Watch) -> dict[tuple[str, int], Path]:
+    """The last weights of each variant and seed."""
+    return {
+        (variant.name, seed): train_variant(config, out, variant, seed, _named(variant.title, watch.training))
+        for seed in seeds
+        for variant in VARIANTS
+    }
+
+
+def train_variant(
+    config: TrainConfig, out: Path, variant: Variant, seed: int, told: Callable[[TrainProgress], Any] | None = None
+) -> Path:
+    """One training; its last weights. All are validated on pairs of the full synthesis, for their curves alone."""
+    changes = {
+        "seed": seed,
+        "data": {"kind": "pairs", "folders": [str((out / DATA / variant.name).absolute())], "plan": None},
+        "validation": {"folders": [str((out / DATA / "full").absolute())], "split": "validation"},
+    }
+    own = TrainConfig.model_validate(merged(config.as_json(), changes))
+    return train(own, run_folder(out, variant, seed), progress=told).last
+
+
+def run_folder(out: Path, variant: Variant, seed: int) -> Path:
+    return out / RUNS / f"{variant.name}-{seed}"
+
+
+def judge_variants(
+    config: TrainConfig,
+    out: Path,
+    weights: dict[tuple[str, int], Path],
+    photographs: Path | None,
+    metrics: Sequence[str],
+    watch: Watch,
+) -> Ablation:
+    seeds = sorted({seed for _, seed in weights})
+    titles = {variant.name: variant.title for variant in VARIANTS}
+    rows = [Row(kind="input")]
+    for (name, seed), file in weights.items():
+        told = titles[name] if len(seeds) == 1 else f"{titles[name]}, seed {seed}"
+        rows.append(Row(name=config.model.name, trained_on=told, weights=file.absolute()))
+    tests = [Test(kind="pairs", folder=str((out / DATA / "full").absolute()), name="unseen lenses and scenes")]
+    if photographs is not None:
+        tests.append(Test(kind="photographs", folder=str(photographs.absolute()), name="real photographs"))
+    table = EvaluationTable(title="Ablation", rows=tuple(rows), tests=tuple(tests), metrics=tuple(metrics))
+    results = evaluate_matrix(table, out / JUDGED, watch.judging)
+    same = {variant.name: same_pairs(out, variant) for variant in VARIANTS[1:]}
+    draw_curves(out, seeds)
+    report = out / REPORT
+    report.write_text(_report(results, same, seeds, config), encoding="utf-8")
+    return Ablation(results, same, report)
+
+
+def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
+    """PSNR on the full synthesis's validation pairs while the networks learn; None where there was no validation."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    blurred = None
+    for variant in VARIANTS:
+        for seed in seeds:
+            file = run_folder(out, variant, seed) / "validation.csv"
+            if not file.is_file():
+                continue
+            with file.open(encoding="utf-8", newline="") as lines:
+                rows = list(csv.DictReader(lines))
+            if rows:
+                name = variant.title if len(seeds) == 1 else f"{variant.title}, seed {seed}"
+                curves[name] = [(float(row["step"]), float(row["psnr"])) for row in rows]
+                blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
+    if not curves:
+        return None
+    figure = draw_training_curves(curves, "PSNR, dB", "Validation on the full synthesis", level=blurred)
+    save(figure, out / CURVES)
+    return out / CURVES
+
+
+def same_pairs(out: Path, variant: Variant) -> tuple[int, int]:
+    """Training pairs of a variant, and how many of them are the same patches as in the full synthesis."""
+    full, own = (_recipes(out / DATA / name) for name in ("full", variant.name))
+    return sum(full.get(key) == value for key, value in own.items()), len(own)
+
+
+def _recipes(folder: Path) -> dict[str, list[Any]]:
+    opened = open_folder(folder)
+    try:
+        return {r["id"]: [r[key] for key in SAME] for r in opened.records() if r["split"] == "train"}
+    finally:
+        opened.close()
+
+
+def check_ablation(plan: Plan, config: TrainConfig, seeds: Sequence[int]) -> None:
+    """Raises `ConfigError` where an ablation cannot be carried out or would not be fair."""
+    if not plan.train.pairs or not plan.test.pairs:
+        raise ConfigError("an ablation needs pairs to train on and pairs to test with: train.pairs and test.pairs")
+    if config.validation.every and not plan.validation.pairs:
+        raise ConfigError("validation.every is set, but the plan has no validation.pairs; set it to 0, or give some")
+    if config.schedule.reload_best:
+        raise ConfigError("schedule.reload_best chooses weights by the full synthesis, which is what is to be judged")
+    if len(set(seeds)) != len(seeds) or not seeds:
+        raise ConfigError(f"seeds {list(seeds)}; expected different numbers")
+
+
+def _named(title: str, told: Callable[[str, Any], Any]) -> Callable[[Any], Any]:
+    return lambda state: told(title, state)
+
+
+def _report(results: Results, same: dict[str, tuple[int, int]], seeds: Sequence[int], config: TrainConfig) -> str:
+    shared = "; ".join(f"{name}: {count} of {total}" for name, (count, total) in same.items())
+    lines = [
+        f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {config.batch} crops of {config.crop} "
+        f"pixels, seed {', '.join(map(str, seeds))}. Training pairs that show the same patch, lens and focus as those "
+        f"of the full synthesis: {shared}.",
+        "",
+    ]
+    title, _, rest = compare(results).partition("\n")
+    return "\n".join([title, "", *lines]) + rest.lstrip("\n")

@@ -1,0 +1,89 @@
+"""The four variants of a plan: the same patches, blurred in other ways, learnt from and judged alike."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+
+from defocus.cli import run
+from defocus.errors import ConfigError
+from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, check_ablation, run_ablation, variant_plan
+from defocus.restore.pair_data import PairDataset
+from defocus.synth.engines.local import LocalEngine
+from defocus.synth.plan import Plan, make_plan, plan_difference
+
+from ..restore.small_training import settings
+from ..synth.conftest import TINY
+
+
+def small_plan() -> Plan:
+    """Disks stand for lenses: nothing of optics is compiled."""
+    counts = {"sources": [{"count": 3}], "train": {"pairs": 3}, "validation": {"pairs": 1}, "test": {"pairs": 2}}
+    return make_plan(deepcopy(TINY) | counts | {"psf": {"kind": "disk"}})
+
+
+@pytest.fixture(scope="module")
+def ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ablation]:
+    out = tmp_path_factory.mktemp("ablation")
+    config = settings(steps=3, batch=2, validation={"every": 2, "images": 0})
+    return out, run_ablation(small_plan(), config, out, LocalEngine(1))
+
+
+def test_variants_change_one_thing() -> None:
+    plan = small_plan()
+    changed = {
+        variant.name: [
+            line
+            for line in plan_difference(plan.as_json(), variant_plan(plan, variant).as_json())
+            if not line.startswith(("name", "validation.pairs", "test.pairs"))
+        ]
+        for variant in VARIANTS
+    }
+    assert changed == {
+        "full": [],
+        "gaussian": ['psf.kind: "disk" -> "gaussian"'],
+        "no-isp": ["sensor.isp: true -> false"],
+        "single-depth": ['depth.mode: "layers" -> "single"'],
+    }
+
+
+def test_same_patches_blurred_in_other_ways(ablation: tuple[Path, Ablation]) -> None:
+    out, made = ablation
+    assert made.same == {"gaussian": (3, 3), "no-isp": (3, 3), "single-depth": (3, 3)}
+    pairs = {v.name: list(PairDataset(out / DATA / v.name)) for v in VARIANTS}  # type: ignore[call-overload]
+    for name in ("gaussian", "no-isp", "single-depth"):
+        assert [p["id"] for p in pairs[name]] == [p["id"] for p in pairs["full"]]
+        apart = [float((a["input"] - b["input"]).abs().mean()) for a, b in zip(pairs[name], pairs["full"], strict=True)]
+        assert max(apart) > 1e-3, name
+    for name in ("gaussian", "single-depth"):  # what a lens without blur would show is the same
+        assert all(bool((a["target"] == b["target"]).all()) for a, b in zip(pairs[name], pairs["full"], strict=True))
+
+
+def test_judged_alike(ablation: tuple[Path, Ablation]) -> None:
+    out, made = ablation
+    (test,) = made.results.table.tests
+    assert [row.trained_on for row in made.results.table.rows] == ["", *(v.title for v in VARIANTS)]
+    values = made.results.values(test.key, "psnr")
+    assert len(values) == 5
+    assert all(len(of_row) == 2 for of_row in values.values())
+    weights = {row.weights.read_bytes() for row in made.results.table.rows if row.weights}
+    assert len(weights) == 4
+    text = made.report.read_text()
+    assert "gaussian: 3 of 3" in text
+    assert "| Gaussian PSFs |" in text
+    assert (out / CURVES).stat().st_size > 10_000
+
+
+def test_what_would_not_be_fair_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = small_plan()
+    untested = plan.model_copy(update={"test": plan.test.model_copy(update={"pairs": 0})})
+    with pytest.raises(ConfigError, match=r"test\.pairs"):
+        check_ablation(untested, settings(), (0,))
+    with pytest.raises(ConfigError, match="different numbers"):
+        check_ablation(plan, settings(), (1, 1))
+    file = tmp_path / "plan.toml"
+    file.write_text('[psf]\nkind = "disk"\n')
+    assert run(["ablate", str(file), "--out", str(tmp_path / "out"), "--seeds", "one"]) == 2
+    assert "expected whole numbers" in capsys.readouterr().err
