@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def machine() -> dict[str, Any]:
+def machine(packages: tuple[str, ...] = ("jax", "numpy")) -> dict[str, Any]:
     """Processor, cores, load and versions."""
     model = platform.processor()
     info = Path("/proc/cpuinfo")
@@ -24,7 +24,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("jax", "numpy")},
+        **{name: metadata.version(name) for name in packages},
     }
 
 
