@@ -70,7 +70,7 @@ def pairs(size: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     sharp = [picture(size, 7 + number) for number in range(len(RADII_PX))]
     soft = [blurred(light, radius) for light, radius in zip(sharp, RADII_PX, strict=True)]
     image, target = (np.stack([display(one) for one in many]).transpose(0, 3, 1, 2) for many in (soft, sharp))
-    return tuple(torch.from_numpy(np.ascontiguousarray(a, np.float32)).to(device) for a in (image, target))  # type: ignore[return-value]
+    return tuple(torch.from_numpy(np.ascontiguousarray(a, np.float32)).to(device) for a in (image, target))
 
 
 def decibels(output: torch.Tensor, target: torch.Tensor) -> float:

@@ -125,7 +125,7 @@ def test_options_can_be_changed_for_inference(tmp_path: Path) -> None:
     model = tiny("nafnet")
     save_weights(tmp_path / "w.pth", "nafnet", model.options.model_dump(), model.state_dict())
     _, loaded = load_model(tmp_path / "w.pth", local_pool_px=64)
-    assert loaded.options.local_pool_px == 64  # type: ignore[attr-defined]
+    assert loaded.options.local_pool_px == 64
     assert same(loaded, model)
     with pytest.raises(WeightsError, match=r"w\.pth: holds weights of nafnet, not of nrknet"):
         load_model(tmp_path / "w.pth", "nrknet")

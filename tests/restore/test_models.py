@@ -236,17 +236,17 @@ def test_recursive_kernels() -> None:
 def test_neumann_series() -> None:
     """A network whose blur is D = I/2 everywhere: r halves with each step, 3, 2 and 1 of them."""
     model = tiny("nrknet")
-    maps = model.options.kernels + 1  # type: ignore[attr-defined]
+    maps = model.options.kernels + 1
     with torch.no_grad():
         for parameter in model.APU.parameters():
             parameter.zero_()
-        admit, keep, show, candidate = model.APU.conv_atten.conv.bias.view(4, maps)  # type: ignore[union-attr]
+        admit, keep, show, candidate = model.APU.conv_atten.conv.bias.view(4, maps)
         for gate, value in ((admit, 50.0), (keep, -50.0), (show, 50.0), (candidate, 50.0)):
             gate.fill_(value)  # a cell state of 1, a hidden state of tanh 1
-        model.SummationLayer.conv.bias.zero_()  # type: ignore[union-attr]
-        model.SummationLayer.conv.weight.zero_()  # type: ignore[union-attr]
+        model.SummationLayer.conv.bias.zero_()
+        model.SummationLayer.conv.weight.zero_()
         for colour in range(3):
-            model.SummationLayer.conv.weight[colour, colour] = 0.5 / math.tanh(1)  # type: ignore[index,union-attr]
+            model.SummationLayer.conv.weight[colour, colour] = 0.5 / math.tanh(1)
         image = torch.rand(1, 3, 32, 32)
         found = model(image, image)
         sums = (1.875, 1.75, 1.5)
@@ -271,19 +271,19 @@ def test_inverse_kernels_are_summed_as_published() -> None:
     """All maps at once, flattened over size, colour and basis, through the 1×1 convolution `sum`."""
     model = tiny("iniknet")
     image, sizes, bases = torch.rand(2, 3, 20, 24), torch.rand(2, 4, 20, 24), torch.rand(2, 3, 20, 24)
-    kernels = [model.inr_conv(size) for size in (3, 5, 7)]  # type: ignore[operator]
+    kernels = [model.inr_conv(size) for size in (3, 5, 7)]
     assert [kernel.shape for kernel in kernels] == [(3, 3, 3), (3, 5, 5), (3, 7, 7)]
     maps = [torch.zeros(2, 3, 3, 20, 24)]
     for kernel in kernels:
         by_basis = [F.conv2d(image, k.expand(3, 1, *k.shape), padding=k.shape[-1] // 2, groups=3) for k in kernel]
         maps.append(torch.stack(by_basis, dim=2))  # batch, colours, bases
     product = torch.stack(maps, dim=1) * sizes[:, :, None, None] * bases[:, None, None]
-    wanted = image + model.sum(product.flatten(1, 3))  # type: ignore[operator]
-    found = model._filtered(image, kernels, sizes, bases)  # type: ignore[operator]
+    wanted = image + model.sum(product.flatten(1, 3))
+    found = model._filtered(image, kernels, sizes, bases)
     torch.testing.assert_close(found, wanted, atol=2e-6, rtol=1e-5)
-    shared = model.inr_conv.kernelINR_list[1].layers  # type: ignore[index,union-attr]
+    shared = model.inr_conv.kernelINR_list[1].layers
     assert shared[1].w0 is shared[3].w0
-    assert [float(one.layers[1].w0.detach()) for one in build_model("iniknet").inr_conv.kernelINR_list] == (  # type: ignore[union-attr]
+    assert [float(one.layers[1].w0.detach()) for one in build_model("iniknet").inr_conv.kernelINR_list] == (
         pytest.approx(np.linspace(2, 12, 10))
     )
 
