@@ -14,6 +14,7 @@ import defocus.restore
 from defocus.errors import DefocusError
 from defocus.restore.losses import OWN_LOSS, build_loss
 from defocus.restore.models import MODELS, SIZES, Network, build_model
+from defocus.restore.models.blocks import lstm_step
 from defocus.restore.models.iniknet import polar_coordinates
 from defocus.restore.models.nafnet import local_mean
 from defocus.restore.models.restormer import ChannelAttention
@@ -231,6 +232,16 @@ def test_recursive_kernels() -> None:
         np.testing.assert_allclose(found[number + 3], last, atol=1e-6)
     flat = module(torch.full((1, 3, 8, 8), 0.7))
     torch.testing.assert_close(flat, torch.full_like(flat, 0.7))
+
+
+def test_order_of_gates() -> None:
+    """Input, forget, output, candidate: checkpoints depend on it."""
+    gates, cell = np.random.default_rng(0).standard_normal((4, 5)), np.linspace(-2, 2, 5)
+    hidden, found = lstm_step(torch.tensor(gates.reshape(1, 20, 1, 1)), torch.tensor(cell.reshape(1, 5, 1, 1)))
+    admit, keep, show = 1 / (1 + np.exp(-gates[:3]))
+    wanted = keep * cell + admit * np.tanh(gates[3])
+    np.testing.assert_allclose(found.numpy().ravel(), wanted)
+    np.testing.assert_allclose(hidden.numpy().ravel(), show * np.tanh(wanted))
 
 
 def test_neumann_series() -> None:
