@@ -97,7 +97,11 @@ def test_a_file_builds_on_a_recipe(tmp_path: Path) -> None:
     )
     config = TrainConfig.from_toml(file, ["optimizer.betas=[0.5, 0.6]", "name=a = b", "model.overrides.width=8"])
     assert (config.steps, config.optimizer.rate, config.optimizer.betas) == (77, 0.5, (0.5, 0.6))
-    assert (config.name, config.model.overrides, config.model.size) == ("a = b", {"width": 8}, "small")
+    assert (config.name, config.model.overrides, config.model.size) == (
+        "a = b",
+        {"width": 8, "local_pool_px": 128},
+        "small",
+    )
     assert config.optimizer.weight_decay == 1e-3, "the recipe's"
     assert config.data.folders == (str(tmp_path / "pairs"), "s3://b/p")
     with pytest.raises(ConfigError, match="'steps 5': expected KEY=VALUE"):

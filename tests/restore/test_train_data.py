@@ -150,9 +150,9 @@ def test_pictures_of_16_bits_in_a_cache() -> None:
 
 
 def test_loader_workers_change_nothing(pairs: Path) -> None:
-    """Two of them, from a cache in memory that they share; 0 workers from files."""
+    """One that is spawned, and shares a cache in memory; and none, from files."""
     plain = fed(settings(pairs, steps=5, accumulate=2))
-    shared = settings(pairs, steps=5, accumulate=2, data={"workers": 2, "prefetch": 1, "cache": "memory"})
+    shared = settings(pairs, steps=5, accumulate=2, data={"workers": 1, "cache": "memory"})
     assert same(fed(shared, 1), plain[2:])
 
 

@@ -21,9 +21,7 @@ def train(
     out: Path | None = typer.Option(None, "--out", help="Folder to train in, or to go on in."),
     changes: list[str] = typer.Option([], "--set", help="KEY=VALUE, such as steps=1000; can be repeated."),
     listed: bool = typer.Option(False, "--list", help="List the recipes."),
-    write: Path | None = typer.Option(
-        None, "--write", help="Write the recipe CONFIG to this file, to change it."
-    ),
+    write: Path | None = typer.Option(None, "--write", help="Write the recipe CONFIG to this file, to change it."),
     check: bool = typer.Option(False, "--check", help="Check CONFIG and show all settings, without training."),
     accept_changes: bool = typer.Option(False, "--accept-changes", help="Go on although settings or data changed."),
     anew: bool = typer.Option(False, "--anew", help="Forget what was trained in the folder, and begin again."),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,8 +162,11 @@ class _Training:
         return TrainResult(best, self.folder.path / "last.pt", self.history, bool(self.config.ema))
 
     def _steps(self, first: int) -> None:
-        batches = self.feed.batches(first)
         self.model.train()
+        with closing(self.feed.batches(first)) as batches:  # and its workers, whatever happens
+            self._steps_with(first, batches)
+
+    def _steps_with(self, first: int, batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
         for step in range(first, self.config.steps):
             if step in self.reloads and self.best:
                 self._reload()

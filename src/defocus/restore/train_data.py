@@ -7,7 +7,7 @@ travel as whole numbers, a quarter of the bytes, and become display values on th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ..errors import ConfigError, DefocusError
+from ..errors import ConfigError, DefocusError, TrainingError
 from ..synth.draws import generator
 from ..synth.plan import Plan, load_plan
 from .batches import Ask, Batches
@@ -174,7 +174,9 @@ class _Places:
                 yield step, part
 
 
-def loaded_batches(data: TrainData, config: TrainConfig, first: int, device: torch.device) -> Iterator[Batch]:
+def loaded_batches(
+    data: TrainData, config: TrainConfig, first: int, device: torch.device
+) -> Generator[Batch, None, None]:
     """The parts of all steps from `first` on, by loader workers."""
     workers = config.data.workers
     # Workers live as long as the training. "spawn": JAX does not survive a fork, nor do threads that hold a lock.
@@ -184,16 +186,29 @@ def loaded_batches(data: TrainData, config: TrainConfig, first: int, device: tor
     pinned = device.type == "cuda"
     places: Any = _Places(data.stages, first, config.steps)
     loader = DataLoader(data, batch_size=None, sampler=places, num_workers=workers, pin_memory=pinned, **options)
-    for made in loader:
+    for made in _watched(loader):
         if isinstance(made, DefocusError):
             raise made
         blurred, sharp = (as_display(x.to(device, non_blocking=True)).permute(0, 3, 1, 2) for x in made)
         yield blurred, sharp
 
 
+def _watched(loader: Any) -> Iterator[Any]:
+    """Batches of a loader; a worker that died is an error of ours."""
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise TrainingError(
+            f"{str(error).splitlines()[0]} Often the memory is used up: lower data.workers or data.prefetch; the same "
+            "command goes on"
+        ) from error
+
+
 def cut_batches(
     data: TrainData, cache: PairCache, starts: Sequence[int], config: TrainConfig, first: int
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """The same from a cache on the device; `starts`: the number in it of each source's first pair."""
     for step, part in _Places(data.stages, first, config.steps):
         asks = data.asks(step, part)
@@ -223,7 +238,7 @@ class Feed:
         self.data = TrainData(config, sources, process, processes)
         self.pairs = sum(len(source) for source in sources)
 
-    def batches(self, first: int) -> Iterator[Batch]:
+    def batches(self, first: int) -> Generator[Batch, None, None]:
         if self._cache is not None and self._config.data.cache == "device":
             return cut_batches(self.data, self._cache, self._starts, self._config, first)
         return loaded_batches(self.data, self._config, first, self._device)

@@ -1,0 +1,91 @@
+"""Steps per second of `defocus train` on this machine, for ways to feed it and to compute.
+
+    python benchmarks/train_speed.py OUT.json [--recipe nafnet-small] [--pairs 1000] [--size 384] [--steps 300]
+        [--set KEY=VALUE ...] [--variants device,device-bf16,...]
+
+Pairs are random textures written as PNG before the clock starts. Writes OUT.json and OUT.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from machine import machine
+
+VARIANTS: dict[str, list[str]] = {
+    "device": ["data.cache=device"],
+    "device-bf16": ["data.cache=device", "compute.precision=bf16"],
+    "device-bf16-last": ["data.cache=device", "compute.precision=bf16", "compute.channels_last=true"],
+    "device-compiled": ["data.cache=device", "compute.precision=bf16", "compute.compile=true"],
+    "memory": ["data.cache=memory"],
+    "files": ["data.cache=no"],
+}
+
+
+def write_pair(job: tuple[Path, str, int, int]) -> None:
+    from defocus.synth.pictures import png_bytes, quantise
+
+    folder, split, number, size = job
+    rng = np.random.default_rng(number)
+    fine = rng.random((size, size, 3), np.float32)
+    sharp = sum(np.roll(fine, (a, b), (0, 1)) for a in (0, 1) for b in (0, 1)) / 4.0
+    blurred = sum(np.roll(sharp, (2 * a, 2 * b), (0, 1)) for a in range(4) for b in range(4)) / 16.0
+    for side, values in (("input", blurred), ("target", sharp)):
+        file = folder / split / side / f"{number:06d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(png_bytes(quantise(values, 8)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--recipe", default="nafnet-small")
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--size", type=int, default=384)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--set", dest="changes", action="append", default=[])
+    parser.add_argument("--variants", default=",".join(VARIANTS))
+    given = parser.parse_args()
+
+    import torch
+
+    from defocus.restore.config import TrainConfig
+    from defocus.restore.train import train
+
+    told = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "pairs"
+        jobs = [(folder, "train", n, given.size) for n in range(given.pairs)]
+        jobs += [(folder, "validation", given.pairs + n, given.size) for n in range(16)]
+        with ProcessPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(write_pair, jobs, chunksize=8))
+        for name in given.variants.split(","):
+            every = [f"steps={given.steps}", "validation.every=0", f"save.every={given.steps}", 'logs.kinds=["csv"]']
+            config = TrainConfig.from_toml(given.recipe, [*every, *VARIANTS[name], *given.changes])
+            begun = time.perf_counter()
+            train(config, Path(place) / name, folders=(folder,))
+            seconds = time.perf_counter() - begun
+            last = json.loads((Path(place) / name / "run.jsonl").read_text().splitlines()[-1])
+            memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
+            row = {"variant": name, "steps_per_s": last["steps_per_s"], "all_s": seconds, "gpu_gb": memory}
+            told.append(row | {"batch": config.batch, "crop": config.crop})
+            print(json.dumps(told[-1]), flush=True)
+    about = {"machine": machine(("torch", "accelerate", "numpy")), "recipe": given.recipe, "changes": given.changes}
+    given.out.write_text(json.dumps(about | {"rows": told}, indent=1))
+    lines = ["| variant | batch | crop | steps/s | whole run, s |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| {r['variant']} | {r['batch']} | {r['crop']} | {r['steps_per_s']:.1f} | {r['all_s']:.1f} |" for r in told
+    ]
+    given.out.with_suffix(".md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
