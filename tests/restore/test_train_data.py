@@ -209,6 +209,12 @@ def test_validation_pairs(pairs: Path) -> None:
     some = ValidationPairs(settings(pairs, validation={"pairs": 2}, data={"cache": "memory"}))
     assert [some.name(n) for n in range(len(some))] == ["validation/input/000", "validation/input/002"]
     assert some.pair(1) is some.pair(1), "kept"
+    with pytest.raises(DatasetError, match=r"those to learn from: give validation\.folders"):
+        ValidationPairs(settings(pairs / "train"))
+    assert len(ValidationPairs(settings(pairs / "train", validation={"folders": [str(pairs)]}))) == 5
+    assert len(ValidationPairs(settings(pairs, validation={"split": "train"}))) == 7
+    with pytest.raises(DatasetError, match=r"no pairs of the split 'test'.*validation\.every = 0 does without"):
+        ValidationPairs(settings(pairs, validation={"split": "test"}))
     whole = PairDataset(pairs, "validation").pictures(2)
     assert np.array_equal(some.pair(1)[0], whole["blurred"])
     assert np.array_equal(some.pair(1)[1], whole["sharp"])

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ..errors import ConfigError, DefocusError, TrainingError
+from ..errors import ConfigError, DatasetError, DefocusError, TrainingError
 from ..synth.draws import generator
 from ..synth.plan import Plan, load_plan
 from .batches import Ask, Batches
@@ -258,6 +258,30 @@ def open_sources(config: TrainConfig) -> list[Source]:
     return [FolderSource(folder, data.split) for folder in data.folders]
 
 
+def _validation_folders(config: TrainConfig) -> list[Source]:
+    """Raises where there are none, or where they are those to learn from and nobody asked for that."""
+    wanted, data = config.validation, config.data
+    places = wanted.folders or data.folders
+    try:
+        sources = [FolderSource(folder, wanted.split) for folder in places]
+    except DatasetError as error:
+        raise DatasetError(
+            f"{error.message}. Pairs to validate with are wanted: validation.folders names others, "
+            "validation.every = 0 does without",
+            file=error.file,
+        ) from error
+    if wanted.split != data.split:
+        for place, source in zip(places, sources, strict=True):
+            learnt = FolderSource(place, data.split).data.pairs if place in data.folders else []
+            if learnt and learnt == source.data.pairs:  # a folder of one split has it under every name
+                raise DatasetError(
+                    "its pairs to validate with are those to learn from: give validation.folders, or the folder that "
+                    "holds both splits; validation.every = 0 does without",
+                    file=place,
+                )
+    return list(sources)
+
+
 class ValidationPairs:
     """Pairs that the network is judged by: whole pictures, always the same. What is made, or cached, is kept."""
 
@@ -269,7 +293,7 @@ class ValidationPairs:
             plan = load_plan(Path(data.plan))
             self._sources = [SynthesisSource(plan, wanted.split, wanted.pairs or ON_THE_FLY_VALIDATION)]
         else:
-            self._sources = [FolderSource(folder, wanted.split) for folder in wanted.folders or data.folders]
+            self._sources = _validation_folders(config)
         everything = [Ask(n, index, 0) for n, source in enumerate(self._sources) for index in range(len(source))]
         count = min(wanted.pairs or len(everything), len(everything))
         self.asks = [everything[n * len(everything) // count] for n in range(count)]
