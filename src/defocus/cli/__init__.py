@@ -16,6 +16,7 @@ from .demo import demo
 from .depth import depth
 from .develop import develop
 from .evaluate import evaluate
+from .groundtruth import groundtruth
 from .lens import lens_app
 from .programs import keep_programs
 from .psf import psf
@@ -48,6 +49,7 @@ app.add_typer(synth_app, name="synth")
 app.command()(deblur)
 app.command()(train)
 app.command()(evaluate)
+app.command()(groundtruth)
 app.command()(ablate)
 app.command()(demo)
 
