@@ -15,6 +15,7 @@ from .deblur import deblur
 from .demo import demo
 from .depth import depth
 from .develop import develop
+from .downstream import downstream
 from .evaluate import evaluate
 from .groundtruth import groundtruth
 from .lens import lens_app
@@ -50,6 +51,7 @@ app.command()(deblur)
 app.command()(train)
 app.command()(evaluate)
 app.command()(groundtruth)
+app.command()(downstream)
 app.command()(ablate)
 app.command()(demo)
 

@@ -10,6 +10,7 @@ metres, up to a largest depth of 20 m (indoors) or 80 m (outdoors).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -91,7 +92,7 @@ def estimate_depth(
         if KINDS[model] == "depth_pro":
             depth, focal, origin = _depth_pro(torch, network, pixels, focal_px, source)
         else:
-            depth, focal, origin = _depth_anything(torch, network, pixels), focal_px, "not used"
+            depth, focal, origin = depth_anything(torch, network, pixels), focal_px, "not used"
     height, width = srgb.shape[:2]
     intrinsics = None if focal is None else (focal, focal, (width - 1) / 2.0, (height - 1) / 2.0)
     return Estimate(complete_depth(depth.float().cpu().numpy(), intrinsics=intrinsics), focal, origin, source)
@@ -99,37 +100,60 @@ def estimate_depth(
 
 def _load(source: str, kind: str) -> tuple[Any, Any]:
     """torch, and the network with all of its weights."""
+
+    def check(config: Any) -> None:
+        if kind == "depth_anything" and config.depth_estimation_type != "metric":
+            raise DepthError(f"{source} gives relative depth, no metres; use a checkpoint with Metric in its name")
+
+    names = {"depth_pro": "DepthProForDepthEstimation", "depth_anything": "DepthAnythingForDepthEstimation"}
+    return load_network(source, kind, names[kind], check, known=MODELS.values())
+
+
+def load_network(
+    source: str,
+    kind: str,
+    class_name: str,
+    check: Callable[[Any], None] | None = None,
+    *,
+    feature: str = "estimating depth",
+    known: Collection[str] = (),
+    failure: type[DefocusError] = DepthError,
+) -> tuple[Any, Any]:
+    """torch, and a network of the transformers library with all of its weights, from a folder or the cache.
+
+    `kind` is what its configuration must say, which `check` may look at before the weights are read; `known` names are
+    told how to be fetched.
+    """
     try:
         torch, transformers = import_module("torch"), import_module("transformers")
     except ModuleNotFoundError as error:
-        raise MissingExtraError("estimating depth", "depth") from error
+        raise MissingExtraError(feature, "depth") from error
     try:
         config = transformers.AutoConfig.from_pretrained(source, local_files_only=True)
     except (OSError, ValueError) as error:
-        raise DepthError(_how_to_get(source, error)) from error
+        raise failure(_how_to_get(source, error, known)) from error
     if config.model_type != kind:
-        raise DepthError(f"{source} is a model of kind {config.model_type}, not {kind}; choose the model that it is")
-    if kind == "depth_anything" and config.depth_estimation_type != "metric":
-        raise DepthError(f"{source} gives relative depth, no metres; use a checkpoint with Metric in its name")
-    names = {"depth_pro": "DepthProForDepthEstimation", "depth_anything": "DepthAnythingForDepthEstimation"}
+        raise failure(f"{source} is a model of kind {config.model_type}, not {kind}; choose the model that it is")
+    if check is not None:
+        check(config)
     try:
-        network, found = getattr(transformers, names[kind]).from_pretrained(
+        network, found = getattr(transformers, class_name).from_pretrained(
             source, local_files_only=True, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise DepthError(_how_to_get(source, error)) from error
+        raise failure(_how_to_get(source, error, known)) from error
     except Exception as error:  # a damaged weights file raises errors of the format's own library
-        raise DepthError(f"{source}: its weights cannot be read ({type(error).__name__}: {error})") from error
+        raise failure(f"{source}: its weights cannot be read ({type(error).__name__}: {error})") from error
     if found["missing_keys"]:  # the library would leave them random
         missing = sorted(found["missing_keys"])
-        raise DepthError(f"{source}: {len(missing)} of its weights are missing, the first is {missing[0]}")
+        raise failure(f"{source}: {len(missing)} of its weights are missing, the first is {missing[0]}")
     return torch, network.eval()
 
 
-def _how_to_get(source: str, error: Exception) -> str:
+def _how_to_get(source: str, error: Exception, known: Collection[str]) -> str:
     if Path(source).is_dir():
         return f"{source}: no complete model is in this folder ({str(error).splitlines()[0]})"
-    if source not in MODELS.values():
+    if source not in known:
         return f"{source}: neither a folder nor a model in the cache; `hf download {source}` puts a public one there"
     return (
         f"the weights of {source} are not in the cache; get them once with `hf download {source}` "
@@ -169,7 +193,8 @@ def depth_anything_size(size: tuple[int, int], target: int, multiple: int) -> tu
     return height, width
 
 
-def _depth_anything(torch: Any, network: Any, pixels: Any) -> Any:
+def depth_anything(torch: Any, network: Any, pixels: Any) -> Any:
+    """What Depth Anything says of display values [1, 3, rows, cols]: metres, or relative disparities; [rows, cols]."""
     height, width = pixels.shape[-2:]
     seen = depth_anything_size((height, width), network.config.backbone_config.image_size, network.config.patch_size)
     scaled = torch.nn.functional.interpolate(pixels, seen, mode="bicubic", align_corners=False, antialias=True)
