@@ -1,0 +1,133 @@
+"""Memory and time of deblurring large photographs on a CPU, tile by tile.
+
+    python benchmarks/deblur_memory.py OUT_FOLDER [WIDTHxHEIGHT ...]
+
+Each photograph is a JPEG of noise over smooth shapes, each run a process of its own: `defocus deblur` as a user would
+call it, with a NAFNet of random weights whose size is told in the result. `base` is the process before it reads the
+photograph (torch, JAX, the network); what is above it is the photograph as float32, the result, one tile inside the
+network, and the bytes of the file that is written.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from machine import machine
+
+NETWORK: dict[str, Any] = {"width": 8, "encoder_blocks": (1, 1, 1, 1)}
+TILE, OVERLAP = 512, 64
+
+
+def photograph(file: Path, size: tuple[int, int]) -> None:
+    from PIL import Image
+
+    width, height = size
+    random = np.random.default_rng(0)
+    y, x = np.meshgrid(np.arange(height), np.arange(width), indexing="ij", sparse=True)
+    smooth = 128.0 + 60.0 * np.sin(x / 211.0) * np.cos(y / 173.0)
+    values = smooth[..., None].astype(np.float32) + random.integers(-20, 20, (height, width, 3), dtype=np.int8)
+    Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(file, quality=90)
+
+
+def peak_gb() -> float:
+    """The most memory that this process held; getrusage would tell that of the process which started it, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e9
+
+
+def one(photo: Path, weights: Path, out: Path) -> dict[str, Any]:
+    """In a process of its own: its peak is this photograph's."""
+    import torch
+
+    from defocus.restore.deblur import Job, Settings, deblur_all
+    from defocus.restore.models.checkpoints import load_model
+
+    torch.set_num_threads(2)
+    _, model = load_model(weights)
+    small = out / "warm.jpg"
+    photograph(small, (TILE, TILE))
+    deblur_all(model, [Job(small, out / "warm_out.jpg", 8)], Settings(TILE, OVERLAP))  # what starts on first use
+    base = peak_gb()
+    start = time.perf_counter()
+    summary = deblur_all(model, [Job(photo, out / "out.jpg", 8)], Settings(TILE, OVERLAP), overwrite=True)
+    assert not summary.failed, summary.failed
+    peak = peak_gb()
+    return {
+        "seconds": time.perf_counter() - start,
+        "base_GB": base,
+        "peak_GB": peak,
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+
+
+def main(out: Path, sizes: list[tuple[int, int]]) -> None:
+    from defocus.restore.models import build_model
+    from defocus.restore.models.checkpoints import save_weights
+
+    rows = []
+    told = machine()
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "weights.pth"
+        model = build_model("nafnet", "small", **NETWORK)
+        save_weights(weights, "nafnet", model.options.model_dump(), model.state_dict())
+        for size in sizes:
+            photo = Path(folder) / "photo.jpg"
+            photograph(photo, size)
+            command = [sys.executable, __file__, "--one", str(photo), str(weights), folder]
+            made = json.loads(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+            )
+            rows.append({"size": f"{size[0]}×{size[1]}", "megapixels": size[0] * size[1] / 1e6, **made})
+            print(rows[-1], flush=True)
+    result = {
+        **told,
+        "torch": metadata.version("torch"),
+        "network": NETWORK,
+        "tile": TILE,
+        "overlap": OVERLAP,
+        "rows": rows,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "deblur_memory.json").write_text(json.dumps(result, indent=1) + "\n")
+    lines = [
+        "# Deblurring large photographs on a CPU",
+        "",
+        f"{told['cpu']}, {told['cores']} cores; torch {result['torch']}. A NAFNet of width {NETWORK['width']}, encoder "
+        f"blocks {', '.join(map(str, NETWORK['encoder_blocks']))} ({rows[0]['parameters']:,} parameters); tiles of "
+        f"{TILE} pixels that share {OVERLAP}; JPEG in and out. Load before: {told['load_before']:.1f}.",
+        "",
+        "| photograph | Mpx | seconds | base | peak | per megapixel, above the base |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for r in rows:
+        per = 1000.0 * (r["peak_GB"] - r["base_GB"]) / r["megapixels"]
+        cells = (
+            r["size"],
+            f"{r['megapixels']:.0f}",
+            f"{r['seconds']:.0f}",
+            f"{r['base_GB']:.2f} GB",
+            f"{r['peak_GB']:.2f} GB",
+        )
+        lines.append("| " + " | ".join((*cells, f"{per:.0f} MB")) + " |")
+    lines += [
+        "",
+        "`base`: the process with the network, after one tile. A megapixel in float32 is 12 MB, in and out 24.",
+    ]
+    (out / "deblur_memory.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--one":
+        print(json.dumps(one(*map(Path, sys.argv[2:5]))))
+    else:
+        asked = [tuple(map(int, text.split("x"))) for text in sys.argv[2:]] or [(3000, 2000), (6000, 4000)]
+        main(Path(sys.argv[1]), asked)
