@@ -31,7 +31,7 @@ class Panel:
 
 
 def draw_comparison(
-    panels: Sequence[Panel], boxes: Sequence[tuple[int, int, int]], title: str, *, columns: int = 5
+    panels: Sequence[Panel], boxes: Sequence[tuple[int, int, int]], title: str, *, columns: int = 6
 ) -> Figure:
     """`boxes`: top, left and side of the parts to enlarge, pixels. Panels of one size, at most `columns` in a band."""
     if not panels:
