@@ -43,7 +43,6 @@ FIRST = (
     "test_psf_camera.py",
     "test_gradients.py",
     "test_survey_collection.py",
-    "test_library.py",
     "test_apertures.py",
     "test_psf.py",
     "test_torch_data.py",
@@ -52,6 +51,9 @@ FIRST = (
     "test_ray.py",
     "test_alignment.py",
     "test_draw_psf.py",
+    "test_ablation.py",
+    "test_train.py",
+    "test_library.py",
 )
 
 

@@ -21,6 +21,7 @@ from defocus.synth.pairs import make_pairs
 from defocus.synth.plan import make_plan
 from defocus.synth.recipe import Outcome
 from defocus.synth.run import _make_tasks
+from defocus.synth.sources import find_sources, read_source
 
 WIDTH, HEIGHT = 120, 80
 SPLITS = {"train": "p[0-3].*", "validation": "p4.*", "test": "p5.*"}
@@ -159,6 +160,29 @@ def test_depth_of_another_size(
     assert "validation: none of its 1 photographs can be read" in message
     assert "60×40" in message
     assert "120×80" in message
+
+
+def test_depth_as_whole_numbers(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    """Millimetres in a PNG among the photographs; without its scale the file is named."""
+    for npz in photos.glob("*.npz"):
+        with np.load(npz) as stored:
+            Image.fromarray((stored["depth_m"] * 1e3).astype(np.uint16)).save(photos / f"{npz.stem}_mm.png")
+        npz.unlink()
+    source = photo_plan["sources"][0]
+    source["depth"] = "{stem}_mm.png"
+    file = write_plan(tmp_path / "plan.toml", photo_plan)
+    assert run(["synth", "check", str(file)]) == 2
+    assert "say how many metres one is" in told(capsys)
+    source["depth_scale_m"] = 0.001
+    assert run(["synth", "check", str(write_plan(file, photo_plan))]) == 0
+    shown = capsys.readouterr().out
+    assert "train: 6 pairs of 9 candidates, 4 images," in shown
+    assert "left out" not in shown
+    (named,) = find_sources(make_plan(photo_plan))["test"]
+    depth = read_source(named, make_plan(photo_plan)).depth_m
+    assert (float(depth.min()), float(depth.max())) == pytest.approx((1.0, 8.0), abs=1e-3)
 
 
 def test_a_corrupt_raw_file(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture) -> None:

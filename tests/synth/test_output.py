@@ -14,6 +14,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -21,11 +23,13 @@ import pytest
 from PIL import Image
 
 from defocus.errors import DatasetError, MissingPackageError
+from defocus.photo import add_noise
 from defocus.photo.png16 import read_png16
 from defocus.synth import store as store_module
 from defocus.synth.card import card_text
 from defocus.synth.layouts import member_name, pair_paths, read_shard, shard_bytes, shard_path
 from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, read_jsonl, table_bytes, table_rows
+from defocus.synth.pairs import _noise_of
 from defocus.synth.parquet import PAGE_ROWS, parquet_bytes
 from defocus.synth.pictures import png_bits, png_bytes, quantise, read_png
 from defocus.synth.plan import make_plan
@@ -402,3 +406,17 @@ def test_the_card_s_loader_loads(tmp_path: Path) -> None:
     blurred, sharp = pairs[2]
     assert blurred.shape == sharp.shape == (48, 48, 3)
     assert np.abs(np.diff(blurred, axis=0)).mean() < np.abs(np.diff(sharp, axis=0)).mean()
+
+
+def test_noise_of_half_pixels() -> None:
+    """Both halves together have the electrons of the whole pixel, and were read out twice."""
+    shot, read = np.array([2e-4], np.float32), np.array([1e-4], np.float32)
+    grey = jnp.full((400, 400), 0.25, jnp.float32)
+    seen = {}
+    for number, role in enumerate(("blurred", "left", "right")):
+        noise = jax.tree.map(lambda leaf: leaf[0], _noise_of(role, shot, read))
+        seen[role] = np.asarray(add_noise(jax.random.key(number), grey, noise), float)
+    mean = (seen["left"] + seen["right"]) / 2.0
+    assert mean.mean() == pytest.approx(0.25, abs=2e-4)
+    assert seen["blurred"].var() == pytest.approx(2e-4 * 0.25 + 1e-4, rel=0.02)
+    assert mean.var() == pytest.approx(2e-4 * 0.25 + 2e-4, rel=0.02)

@@ -167,6 +167,8 @@ def show_summary(summary: Summary) -> None:
         typer.echo(f"{lost}, most often because:")
         for reason, count in summary.reasons:
             typer.echo(f"  {count} × {reason}")
+    if summary.left_out:
+        typer.echo(f"{len(summary.left_out)} photographs have no depth and were left out; {summary.left_out[0]} is one")
     if summary.limited:
         typer.echo("stopped at the limit; the same command without it goes on")
     elif not summary.complete:

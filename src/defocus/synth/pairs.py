@@ -257,13 +257,18 @@ def _expose(
         kernels = np.stack([p.kernels(layers) for p in patches])
         kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], (batch.padding, *kernels.shape[1:]))])
         out[role], ok = _blurred(
-            batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, Noise(shot, read),
+            batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, _noise_of(role, shot, read),
             seeds, number, **options,
         )  # fmt: skip
         fine.append(ok)
     out["sharp"] = _sharp(batch.target, batch.colour, **options)
     pictures, finite = jax.device_get((out, fine))
     return pictures, np.logical_and.reduce(finite)
+
+
+def _noise_of(role: Role, shot: Float[np.ndarray, " batch"], read: Float[np.ndarray, " batch"]) -> Noise:
+    """Half a pixel has half the electrons and as much noise of its own, and is shown twice as bright."""
+    return Noise(2.0 * shot, 4.0 * read) if role in ("left", "right") else Noise(shot, read)
 
 
 @partial(jax.jit, static_argnames=("isp", "bits"))

@@ -30,6 +30,7 @@ class Source(_Part):
     kind: Literal["scenes", "raw", "rgb"] = "scenes"
     folder: Path | None = None
     depth: str = "{stem}.npz"  # next to the photograph, or a path with {stem} and {folder}
+    depth_scale_m: float | None = Field(None, gt=0)  # metres of one unit, for depth as whole numbers (PNG)
     resize_depth: bool = True
     count: int = Field(24, ge=1, le=100_000)  # scenes
     names: tuple[str, ...] = ()  # scenes: which ones; empty: all

@@ -10,7 +10,8 @@ seed = 0                      # another seed, another data set; the same seed, t
 
 # Sharp photographs with depth. Procedural scenes need no files; for your own photographs take instead
 #   kind = "raw" (or "rgb"), folder = "photos", depth = "{{stem}}.npz"
-# with metric depth beside each photograph (`defocus depth PHOTO --out FILE` estimates it).
+# with metric depth beside each photograph (`defocus depth PHOTO --out FILE` estimates it); for depth in millimetres as
+# PNG: depth = "{{stem}}_depth.png", depth_scale_m = 0.001.
 [[sources]]
 kind = "scenes"
 count = 20

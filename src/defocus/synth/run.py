@@ -28,7 +28,7 @@ from .ledger import Ledger
 from .lens_pool import find_lenses
 from .patches import sharpest
 from .plan import Plan, SplitName
-from .sources import SourceName, find_sources
+from .sources import SourceName, find_sources, missing_depths
 from .store import Store
 from .work import Job, Result, Task
 
@@ -57,6 +57,7 @@ class Progress:
     stage: str = ""
     done: int = 0  # pairs that are finished, those of earlier runs included
     wanted: int = 0
+    ends_at: int = 0  # pairs at which this run stops: those wanted, or a limit
     drawn: int = 0
     candidates: int = 0
     rejected: int = 0
@@ -77,7 +78,7 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """None until there is something to tell it from."""
-        return (self.wanted - self.done) / self.rate if self.rate > 0.0 else None
+        return max(self.ends_at - self.done, 0) / self.rate if self.rate > 0.0 else None
 
 
 Watcher = Callable[[Progress], None]
@@ -96,6 +97,7 @@ class Summary:
     complete: bool
     limited: bool
     reasons: tuple[tuple[str, int], ...] = ()  # why candidates were not made into pairs, the most frequent ones
+    left_out: tuple[str, ...] = ()  # photographs without depth
 
 
 def run_plan(
@@ -137,6 +139,7 @@ def run_plan(
         ledger.reopen()
         progress.candidates = sum(plan.candidates(split) for split in plan.splits)
         progress.wanted = sum(plan.split(split).pairs for split in plan.splits)
+        progress.ends_at = progress.wanted if limit is None else min(progress.wanted, limit)
         try:
             _draw(plan, ledger, job, sources, engine, progress, tell)
             limited = _make(plan, ledger, job, engine, progress, tell, limit)
@@ -338,4 +341,5 @@ def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> Summa
     complete = all(pairs[split] >= wanted[split] for split in pairs)
     rejected, failed = counts.get("rejected", 0), counts.get("failed", 0)
     reasons = tuple(ledger.reasons().items())[:REASONS]
-    return Summary(pairs, wanted, rejected, failed, seconds, complete, limited, reasons)
+    left_out = tuple(missing_depths(plan))
+    return Summary(pairs, wanted, rejected, failed, seconds, complete, limited, reasons, left_out)

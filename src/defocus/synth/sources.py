@@ -36,6 +36,7 @@ class SourceName:
     photo: Path | None = None
     depth: Path | None = None
     resize_depth: bool = True
+    depth_scale_m: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ def _files(source: Source, number: int) -> list[SourceName]:
         suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
         why = f"; {photos[0][1]} is missing, for one" if photos else f" ({', '.join(suffixes)})"
         raise PlanError(f"sources.{number}.folder: no photograph with depth in {folder}{why}")
-    return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, source.resize_depth) for p, d in found]
+    options = source.resize_depth, source.depth_scale_m
+    return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, *options) for p, d in found]
 
 
 def missing_depths(plan: Plan) -> list[str]:
@@ -152,9 +154,9 @@ def _photos(source: Source) -> list[tuple[Path, Path]]:
     found: list[tuple[Path, Path]] = []
     for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
         depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
-        if depth != photo:  # a depth map among the pictures
-            found.append((photo, depth))
-    return found
+        found.append((photo, depth))
+    maps = {depth for _, depth in found}  # some may lie among the pictures
+    return [(photo, depth) for photo, depth in found if photo not in maps]
 
 
 def _make_scene(source: SourceName, plan: Plan) -> Sharp:
@@ -174,7 +176,7 @@ def _read_files(source: SourceName, plan: Plan) -> Sharp:
     assert source.photo is not None
     assert source.depth is not None
     photo = read_photo(source.photo)
-    depth = read_depth(source.depth).fitted(photo.size, resize=source.resize_depth)
+    depth = read_depth(source.depth, scale_m=source.depth_scale_m).fitted(photo.size, resize=source.resize_depth)
     linear, metres = photo.linear(), depth.depth_m
     if metres.shape[0] > metres.shape[1]:
         linear, metres = np.rot90(linear), np.rot90(metres)
