@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ...errors import DatasetError, DefocusError
+from ...photo.image_files import PICTURES
 from ..pictures import FileImage, Image, TestImage
 from .depth import DisparityEstimator, disparity_rmse
 from .segmentation import Choice, Prompt, Segmenter, overlap
@@ -146,12 +148,8 @@ def _segments(
     }
 
 
-def restored_pictures(folder: Any, ids: Sequence[str]) -> dict[str, Image]:
+def restored_pictures(folder: str | Path, ids: Sequence[str]) -> dict[str, Image]:
     """The pictures of a folder by the ids of a set: files of that name, whatever their ending."""
-    from pathlib import Path
-
-    from ...photo.image_files import PICTURES
-
     root = Path(folder)
     if not root.is_dir():
         raise DatasetError("there is no such folder", file=root)
