@@ -21,6 +21,7 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from defocus.cli import run
 from defocus.errors import ConfigError, DefocusError, TrainingError
+from defocus.evaluate import metrics
 from defocus.restore import train as train_module
 from defocus.restore.averaging import Average
 from defocus.restore.config import TrainConfig
@@ -29,7 +30,7 @@ from defocus.restore.models.checkpoints import load_model, read_weights
 from defocus.restore.run_state import read_state
 from defocus.restore.train import TrainProgress, train
 from defocus.restore.train_data import ValidationPairs
-from defocus.restore.validation import psnr, ssim
+from defocus.restore.validation import grey, psnr, ssim
 
 from .small_training import BASE, settings, write_pairs
 
@@ -390,6 +391,10 @@ def test_scores_are_scikit_image_s() -> None:
         )
         assert ssim(a, b)[n].item() == pytest.approx(reference, abs=1e-5)
     assert ssim(a, a).tolist() == pytest.approx([1.0, 1.0])
+    for n in range(2):  # as `defocus evaluate` has it
+        whole = [np.round(x[n].permute(1, 2, 0).double().numpy() * 255.0) / 255.0 for x in (a, b)]
+        own = [torch.from_numpy(x.transpose(2, 0, 1)[None].astype(np.float32)) for x in whole]
+        assert ssim(*(grey(x) for x in own)).item() == pytest.approx(metrics.ssim(*whole), abs=1e-5)
     assert psnr(a, a).tolist() == [100.0, 100.0]
     with pytest.raises(DefocusError, match="11 pixels or more"):
         ssim(a[..., :10], a[..., :10])

@@ -17,10 +17,11 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader
 
-from defocus.errors import DatasetError, DefocusError
+from defocus.errors import DatasetError, DefocusError, PhotoError
 from defocus.restore.pair_data import OnTheFlyDataset, PairDataset
 from defocus.synth.on_demand import Maker
 from defocus.synth.plan import Blur, make_plan
+from defocus.synth.sources import Sharp, SourceName
 
 from .fake_folder import fake_folder
 
@@ -111,7 +112,7 @@ def test_made_on_the_way_as_in_a_folder(on_the_fly: OnTheFlyDataset, reference_f
         on_the_fly[12]
 
 
-def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any]) -> None:
+def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(tiny_plan)
     usual, other = Maker(plan, "train"), Maker(plan, "train", seed=99)
     assert usual._sources == other._sources
@@ -128,6 +129,21 @@ def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any]) -> No
     assert largest[0] < 0.5
     assert largest[1] > 2.0
     assert Maker(plan, "train", blur=levels[0]).pair(2).recipe == taught.pair(2).recipe
+
+    # A photograph that cannot be read is told once, and others take its place.
+    holed = Maker(plan, "train")
+    lost, read = usual.pair(1).recipe.source, holed._cache.get
+
+    def get(source: SourceName) -> Sharp:
+        if source.name == lost:
+            raise PhotoError("cannot be read", file=lost)
+        return read(source)
+
+    monkeypatch.setattr(holed._cache, "get", get)
+    with pytest.warns(UserWarning, match="left out: .*cannot be read"):
+        made = holed.pair(1)
+    assert made.recipe.source != lost
+    assert holed.pair(1).recipe == made.recipe  # and told no more: warnings are errors here
 
     # Of a copy, too, and with a rejection on the way: lenses with almost no room for blur.
     strict = make_plan(tiny_plan | {"limits": {"coc_px": 0.4, "samples": 1e6}})

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from ..errors import DefocusError
 from . import style
+from .line_chart import add_legend, line_chart
 
-SIZE = (6.4, 4.0)  # inches, without the legend
+HEIGHT = 4.0  # inches, without the legend
 MARKERS = "osD^vPX*"
 
 
@@ -28,13 +29,8 @@ def draw_blur_levels(lines: Sequence[Line], levels: Sequence[str], measure: str,
     """`levels` name the columns (pixels), `measure` the vertical axis."""
     if not lines or not levels:
         raise DefocusError("no blur levels to draw")
-    height = SIZE[1] + 0.22 * len(lines)
     with style.look():
-        figure = Figure(figsize=(SIZE[0], height))
-        below = (0.62 + 0.22 * len(lines)) / height
-        axes = figure.add_axes((0.12, below, 0.84, 1.0 - below - 0.55 / height))
-        figure.text(0.03, 1.0 - 0.3 / height, title, fontweight="bold",
-                    fontsize=style.fitted_size(title, style.LARGE, 0.94 * SIZE[0], bold=True))  # fmt: skip
+        figure, axes = line_chart(title, HEIGHT, len(lines))
         coloured = iter(style.field_colours(len(lines)))
         for number, line in enumerate(lines):
             shift = 0.3 * (number - (len(lines) - 1) / 2.0) / max(len(lines), 4)  # so that intervals stand side by side
@@ -52,8 +48,5 @@ def draw_blur_levels(lines: Sequence[Line], levels: Sequence[str], measure: str,
         axes.set_xlim(-0.5, len(levels) - 0.5)
         axes.set_xlabel("largest blur radius, pixels (number of pictures)")
         axes.set_ylabel(measure)
-        axes.grid(axis="y", color=style.GRID, linewidth=0.6)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        figure.legend(loc="lower left", bbox_to_anchor=(0.1, 0.0), ncols=1)
+        add_legend(figure)
     return figure

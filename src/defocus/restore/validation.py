@@ -1,7 +1,7 @@
 """Judging a network while it learns: PSNR and SSIM of whole pictures, and strips of input, output and target to see.
 
 Outputs are clipped and rounded to 8 bits first, as they would be saved. SSIM as Wang et al. (2004) define it: Gaussian
-window of σ = 1.5 and 11 pixels, population covariance, no padding; the mean over pixels and colours.
+window of σ = 1.5 and 11 pixels, population covariance, no padding; of the grey pictures, as `defocus evaluate` has it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..errors import DatasetError
 from .pair_cache import as_display, whole_numbers
 from .train_data import ValidationPairs
 
+LUMA = (0.299, 0.587, 0.114)
 WINDOW = 11
 SHOWN_PX = 384  # the middle of larger pictures is shown
 
@@ -66,6 +67,12 @@ def ssim(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (similar / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
 
 
+def grey(pictures: torch.Tensor) -> torch.Tensor:
+    """The luma of each picture of a batch, rounded to 8 bits."""
+    luma = pictures.new_tensor(LUMA).view(1, 3, 1, 1)
+    return ((pictures * luma).sum(1, keepdim=True) * 255.0).round() / 255.0
+
+
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def judge(model: nn.Module, pairs: ValidationPairs, accelerator: Any, *, batch: int, images: int) -> Scores:
     """Of a network in evaluation mode. Every process takes its share of the pairs; all learn the scores."""
@@ -83,7 +90,8 @@ def judge(model: nn.Module, pairs: ValidationPairs, accelerator: Any, *, batch: 
             for side in (0, 1)
         )
         restored = (model(blurred).float().clamp(0.0, 1.0) * 255.0).round() / 255.0
-        found[numbers] = torch.stack((psnr(restored, sharp), ssim(restored, sharp), psnr(blurred, sharp)), 1)
+        similar = ssim(grey(restored), grey(sharp))
+        found[numbers] = torch.stack((psnr(restored, sharp), similar, psnr(blurred, sharp)), 1)
         for n, *trio in zip(numbers, blurred, restored, sharp, strict=True):
             if n in shown:
                 pictures[n] = tuple(_as_bytes(x) for x in trio)

@@ -1,18 +1,19 @@
 """Pairs one at a time, without a folder: for training on pairs that are made while the network learns.
 
 Pair `index` is made of the plan's candidate of that number, without ranking by sharpness. Beyond the last candidate,
-in later epochs, and where a candidate is rejected, the same photographs are drawn from again with other random numbers:
-a pair is a pure function of plan, seed, epoch and index. Which photographs and lenses a split has follows from the
-plan's own seed alone, so that another seed never mixes splits.
+in later epochs, and where a candidate is rejected, the same photographs are drawn from again with other random numbers,
+and in place of one that cannot be read the next ones: a pair is a pure function of plan, seed, epoch and index. Which
+photographs and lenses a split has follows from the plan's own seed alone, so that another seed never mixes splits.
 """
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..errors import DatasetError
+from ..errors import DatasetError, DefocusError
 from .candidates import LensChoice, candidate_numbers, draw_candidates, identity
 from .draws import seed_for
 from .lens_pool import find_lenses
@@ -51,7 +52,7 @@ class Maker:
         self._prepare()
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_cache", "_choice")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_cache", "_choice", "_told")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -61,6 +62,7 @@ class Maker:
     def _prepare(self) -> None:
         """What each process has for itself."""
         self._cache = SourceCache(self.plan, self._kept)
+        self._told: set[str] = set()
         self._choice = LensChoice.of(list(self._lenses.values()))
 
     def pair(self, index: int, epoch: int = 0) -> Made:
@@ -106,7 +108,12 @@ class Maker:
         recipes: dict[int, Recipe] = {}
         for (source, seed), numbers in groups.items():
             plan = self.plan.model_copy(update={"seed": seed, "blur": self._levels(epoch)})
-            sharp = self._cache.get(self._sources[source])
+            try:
+                sharp = self._cache.get(self._sources[source])
+            except DefocusError as error:
+                reasons.update(dict.fromkeys(numbers.values(), str(error)))
+                self._tell(str(error))
+                continue
             for number, drawn in zip(
                 numbers, draw_candidates(plan, self.split, list(numbers), sharp, self._choice), strict=True
             ):
@@ -117,6 +124,12 @@ class Maker:
                     recipe = Recipe.from_json(drawn.record)
                     recipes[index] = replace(recipe, id=identity(self.split, index), index=index)
         return recipes
+
+    def _tell(self, reason: str) -> None:
+        """Once for each photograph and process: training goes on without it."""
+        if reason not in self._told:
+            self._told.add(reason)
+            warnings.warn(f"a photograph is left out: {reason}", stacklevel=2)
 
     def _levels(self, epoch: int) -> Blur:
         if self._blur is None:
