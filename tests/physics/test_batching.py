@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from defocus.lens.prescription import D_LINE_NM
+from defocus.optics.batch import any_lens
 from defocus.optics.paraxial import first_order_batch
 from defocus.optics.system import COMMON_BUCKETS, Bucket, bucket_of, group_by_bucket, pack
-from defocus.optics.trace import Rays, trace_batch
+from defocus.optics.trace import BLOCK, Rays, trace, trace_batch
 
 from .harness import LARGE, LENSES, MEDIUM, RAYS, SMALL, trace_items
 from .samples import all_samples, double_gauss, phone
@@ -116,3 +117,27 @@ def test_groups_cover_all_lenses_once() -> None:
     assert len(group_by_bucket(lenses, fewest=1)) > len(group_by_bucket(lenses, fewest=100))
     every = group_by_bucket(lenses, fewest=100, common=True)
     assert {(b.surfaces, b.even, b.odd) for b, _ in every} <= set(COMMON_BUCKETS)
+
+
+def test_as_an_accelerator_takes_a_batch(sample_rays, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """All lenses in one step, with branches that the whole batch takes or leaves: the same as one after the other."""
+    lenses = list(sample_rays.lenses)
+    system = pack(lenses, D_LINE_NM, LARGE)
+    assert system.surfaces % BLOCK == 0
+    used = np.asarray(system.active).any(0).reshape(-1, BLOCK).any(1)
+    assert used[0]
+    assert not used.all()  # a block that no lens has is skipped
+    rays = Rays(*(jnp.asarray(v[:, 1]) for v in (sample_rays.position, sample_rays.direction, sample_rays.path)))
+    one_by_one = trace_batch(system, rays, record=True)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    at_once = jax.jit(jax.vmap(lambda s, r: trace(s, r, record=True)))
+    together = at_once(system, rays)
+    close(together, one_by_one)
+    assert np.array_equal(together.clip_surface, one_by_one.clip_surface)
+    flags = jnp.array([False, True, False])
+    assert jax.vmap(any_lens)(flags).tolist() == [True] * 3
+    # Only spherical lenses: no branch with Newton's steps is taken, and the numbers stay.
+    plain = [i for i, lens in enumerate(lenses) if not any(s.aspheric for s in lens.surfaces)]
+    chosen = np.resize(plain, len(lenses))
+    alone = at_once(*jax.tree.map(lambda leaf: leaf[chosen], (system, rays)))
+    assert np.array_equal(alone.position, together.position[chosen], equal_nan=True)
