@@ -53,7 +53,7 @@ class KillingEngine(RayEngine):
 
 @pytest.fixture(scope="module")
 def killing() -> Iterator[KillingEngine]:
-    """Its cluster is there for all tests of this file."""
+    """Its cluster is there for the first tests of this file, up to the end of the run."""
     import ray
 
     assert not ray.is_initialized()
@@ -67,23 +67,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     """All files but the ledger, which knows times."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(NAME))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-
-
-def test_killed_worker_changes_no_byte(
-    killing: KillingEngine, tiny_plan: dict[str, Any], reference_folder: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(leading, "MADE_AT_ONCE", {"cpu": 1, "gpu": 1})  # more tasks than workers hold
-    monkeypatch.chdir(tmp_path)
-    summary = run_plan(make_plan(tiny_plan), "relative", killing)
-    assert summary.complete
-    assert summary.failed == 0
-    assert killing.killed
-    assert sum(killing.lost.values()) >= 1, "the killed worker had no task"
-    made, expected = contents(tmp_path / "relative"), contents(reference_folder)
-    assert sum(name.endswith("png") for name in made) == 21
-    assert made.keys() == expected.keys()
-    assert [name for name in expected if made[name] != expected[name]] == []
 
 
 def test_device_and_too_many_workers(killing: KillingEngine, empty_job: Job) -> None:
@@ -103,6 +86,23 @@ def test_connection_of_others_is_used_and_kept(killing: KillingEngine) -> None:
     assert ray.is_initialized()
     with pytest.raises(DatasetError, match=r"connected to Ray .* already"):
         RayEngine(1, "192.0.2.1:6379").device()
+
+
+def test_killed_worker_changes_no_byte(
+    killing: KillingEngine, tiny_plan: dict[str, Any], reference_folder: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(leading, "MADE_AT_ONCE", {"cpu": 1, "gpu": 1})  # more tasks than workers hold
+    monkeypatch.chdir(tmp_path)
+    summary = run_plan(make_plan(tiny_plan), "relative", killing)
+    assert summary.complete
+    assert summary.failed == 0
+    assert killing.killed
+    assert sum(killing.lost.values()) >= 1, "the killed worker had no task"
+    made, expected = contents(tmp_path / "relative"), contents(reference_folder)
+    assert sum(name.endswith("png") for name in made) == 21
+    assert made.keys() == expected.keys()
+    assert [name for name in expected if made[name] != expected[name]] == []
 
 
 class Lost(Exception):
