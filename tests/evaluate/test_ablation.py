@@ -6,13 +6,27 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from defocus.cli import run
+from defocus.cli.synth_progress import SynthBar
+from defocus.cli.train_progress import TrainBar
 from defocus.errors import ConfigError
-from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, check_ablation, run_ablation, variant_plan
+from defocus.evaluate.ablation import (
+    CURVES,
+    DATA,
+    VARIANTS,
+    Ablation,
+    _report,
+    check_ablation,
+    run_ablation,
+    variant_plan,
+)
 from defocus.restore.pair_data import PairDataset
+from defocus.restore.train import TrainProgress
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.plan import Plan, make_plan, plan_difference
+from defocus.synth.run import Progress
 
 from ..restore.small_training import settings
 from ..synth.conftest import TINY
@@ -87,3 +101,51 @@ def test_what_would_not_be_fair_is_refused(tmp_path: Path, capsys: pytest.Captur
     file.write_text('[psf]\nkind = "disk"\n')
     assert run(["ablate", str(file), "--out", str(tmp_path / "out"), "--seeds", "one"]) == 2
     assert "expected whole numbers" in capsys.readouterr().err
+
+
+def test_what_fails_at_the_end_is_said_at_the_beginning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DEFOCUS_NIQE", raising=False)
+    (tmp_path / "plan.toml").write_text('[psf]\nkind = "disk"\n[train]\npairs = 3\n[test]\npairs = 2\n')
+    lessons = "[[curriculum]]\nstart = 0.0\nblur_px = [0, 4]\n"
+    (tmp_path / "lessons.toml").write_text(
+        f'recipe = "nafnet-small"\n[data]\nkind = "synthesis"\nplan = "plan.toml"\ncache = "no"\n{lessons}'
+    )
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (40, 32)).save(tmp_path / "photos" / "a.png")
+    out, photographs = tmp_path / "out", ["--photographs", str(tmp_path / "photos")]
+    for arguments, message in (
+        (["--metrics", "psnr,ssmi"], "'ssmi'; known are psnr"),
+        (["--metrics", "psnr,niqe"], "the parameters of NIQE are not part of defocus"),
+        (photographs, "real photographs has no truth, and every measure needs one; add niqe"),
+        (["--photographs", str(tmp_path / "none")], "none: there is no such folder"),
+        (["--train", str(tmp_path / "lessons.toml")], "leave out [[curriculum]]"),
+        (["--set", "data.kind=synthesis", "--set", "data.cache=no"], 'leave out data.kind = "synthesis"'),
+        (["--set", "model.overrides.widht=4"], "unknown option 'widht'"),
+        (["--set", "loss.name=l3"], "loss 'l3'"),
+    ):
+        assert run(["ablate", str(tmp_path / "plan.toml"), "--out", str(out), *arguments]) == 2, arguments
+        told = capsys.readouterr().err
+        assert message in told
+        assert told.count("\n") == 1
+    assert not out.exists()
+
+
+def test_the_report_tells_the_stages_and_progress_the_variant(
+    ablation: tuple[Path, Ablation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = ablation[1].report.read_text()
+    assert "nafnet (paper), 3 steps of 2 crops of 16 pixels, seed 0." in text
+    assert "\n\n## unseen lenses and scenes" in text
+    stages = [{"start": 0.0, "crop": 16, "batch": 4}, {"start": 0.5, "crop": 24, "batch": 2}]
+    made = _report(ablation[1].results, {}, (0,), settings(progressive=stages, batch=99))
+    assert "12 steps of 4 crops of 16 pixels, from 0.5 of them on 2 crops of 24 pixels, seed 0" in made
+    bar = TrainBar()
+    for name in ("full synthesis", "one depth"):
+        bar(TrainProgress(3, "training", 1), name)
+        SynthBar()(Progress(stage="making pairs", done=1, wanted=3), name)
+    told = capsys.readouterr().err
+    assert "full synthesis: training: 1 of 3" in told
+    assert "one depth: training: 1 of 3" in told
+    assert "one depth: making pairs: 1 of 3" in told

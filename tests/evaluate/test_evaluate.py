@@ -19,6 +19,7 @@ from defocus.errors import ConfigError, DatasetError, DefocusError
 from defocus.evaluate.crops import choose_crops
 from defocus.evaluate.matrix import compare, evaluate_matrix, load_table
 from defocus.evaluate.metrics import psnr
+from defocus.evaluate.number_text import number_text
 from defocus.evaluate.results import Problem, Record, Results, ranks
 from defocus.evaluate.table_file import TEMPLATE, EvaluationTable, Row
 from defocus.evaluate.tables import latex, level_table, main_table
@@ -211,6 +212,13 @@ def test_a_real_network(trial: Path) -> None:
     assert not results.problems
     assert len(results.values("ours", "ssim")["net-a"]) == 5
 
+    one_row = table.model_copy(update={"tile_px": 33, "overlap_px": 16})
+    model.multiple = 8  # what this network would need if it were deeper
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("defocus.restore.models.checkpoints.load_model", lambda *_, **__: ("nafnet", model))
+        with pytest.raises(DefocusError, match="of 33 pixels that share 17"):
+            evaluate_matrix(one_row.model_copy(update={"overlap_px": 17}), trial / "fresh")
+
     (trial / "b.pth").write_bytes(b"rubbish")
     with pytest.raises(DefocusError, match=r"b\.pth"):
         evaluate_matrix(without_phone(trial), trial / "fresh")
@@ -219,14 +227,22 @@ def test_a_real_network(trial: Path) -> None:
 
 def test_what_is_wrong_is_said_at_once(trial: Path) -> None:
     table = load_table(trial / "table.toml")
-    with pytest.raises(DatasetError, match="Phone has no truth, and every measure of the table needs one"):
+    with pytest.raises(DatasetError, match="Phone has no truth, and every measure needs one"):
         evaluate_matrix(table, trial / "out", make_restorer=Sharpener())
     (trial / "a.pth").unlink()
     with pytest.raises(DatasetError, match=r"a\.pth: there are no such weights \(row Net\)"):
         evaluate_matrix(without_phone(trial), trial / "out", make_restorer=Sharpener())
+    (trial / "a.pth").write_text("0.5")
     (trial / "file").write_text("")
+    sharpener = Sharpener()
     with pytest.raises(DatasetError, match="is a file"):
-        evaluate_matrix(without_phone(trial), trial / "file", make_restorer=Sharpener())
+        evaluate_matrix(without_phone(trial), trial / "file", make_restorer=sharpener)
+    with pytest.raises(DatasetError, match="cannot be written: a file stands where a folder is needed"):
+        evaluate_matrix(without_phone(trial), trial / "file" / "inner", make_restorer=sharpener)
+    (trial / "other").rename(trial / "others")
+    with pytest.raises(DatasetError, match=r"other/Ours: there is no such folder \(row Other\)"):
+        evaluate_matrix(without_phone(trial), trial / "out", make_restorer=sharpener)
+    assert not sharpener.runs
 
 
 @pytest.mark.parametrize(
@@ -235,6 +251,8 @@ def test_what_is_wrong_is_said_at_once(trial: Path) -> None:
         (('kind = "input"', 'kind = "inputs"'), "rows.0.kind"),
         (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "sim"]'), "'sim'; known are psnr"),
         (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "psnr"]'), "stands there twice"),
+        (('metrics = ["psnr", "ssim"]', "metrics = []"), "metrics: .* at least 1 item"),
+        (("bits = 16", "tile_px = 64\noverlap_px = 33"), "tile_px = 64 and overlap_px = 33; tiles may share half"),
         (('weights = "a.pth"', 'wights = "a.pth"'), "did you mean 'weights'"),
         (('weights = "a.pth"\n', ""), "needs weights"),
         (('trained_on = "B"', 'trained_on = "A"'), "two of them are called 'net-a'"),
@@ -293,6 +311,43 @@ def test_means_intervals_and_paired_differences() -> None:
         low, high = Results(results.table, tuple(records)).estimates("t", "psnr")["input"].interval or (0, 0)
         held += low < 0.0 < high
     assert 0.90 < held / 300 < 0.98
+
+
+def test_few_pictures_have_no_interval_or_one_with_a_warning() -> None:
+    results = made_results()
+
+    def text(count: int) -> str:
+        some = tuple(record for record in results.records if int(record.image) < count)
+        return compare(Results(results.table, some))
+
+    narrow, none = "Intervals of fewer than 10 pictures are narrower", "Fewer than 5 pictures are too few for an inter"
+    assert narrow not in text(100)
+    assert none not in text(100)
+    assert narrow in text(9)
+    assert "[" not in text(4)
+    assert "±" not in text(4)
+    assert none in text(4)
+    assert narrow not in text(4)
+
+
+def test_numbers_as_they_are_written() -> None:
+    assert [number_text(v, 2) for v in (-0.004, 1.005, -1.5, math.inf, -math.inf, math.nan)] == [
+        "0.00", "1.00", "−1.50", "∞", "−∞", "–"
+    ]  # fmt: skip
+    assert [number_text(v, 2, signed=True) for v in (-0.004, 0.004, 0.006, -1.5)] == ["0.00", "0.00", "+0.01", "−1.50"]
+
+
+def test_a_wrong_part_is_told_alone(tmp_path: Path) -> None:
+    (tmp_path / "table.toml").write_text(TABLE.replace('kind = "photographs"', 'knd = "photographs"'))
+    with pytest.raises(ConfigError) as caught:
+        load_table(tmp_path / "table.toml")
+    assert "'tests.1.knd': did you mean 'kind'?" in str(caught.value)
+    one = TABLE[: TABLE.index('[[tests]]\nname = "Phone"')].replace('kind = "pairs"', 'kind = "pair"')
+    (tmp_path / "table.toml").write_text(one)
+    with pytest.raises(ConfigError) as caught:
+        load_table(tmp_path / "table.toml")
+    assert "tests.0.kind" in str(caught.value)
+    assert "at least" not in str(caught.value)
 
 
 def test_levels_of_blur() -> None:
@@ -373,6 +428,8 @@ def test_on_the_command_line(trial: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(["evaluate", str(trial / "quick.toml"), "--out", str(trial / "out")]) == 1  # one picture is missing
     told = capsys.readouterr().out
     assert "Other" in told
+    assert "∞" in told
+    assert "inf" not in told
     assert "problem: ours, other: " in told
     assert (trial / "out" / "results.md").is_file()
 

@@ -42,15 +42,14 @@ def ablate(
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
         raise ConfigError(f"--seeds {seeds!r}; expected whole numbers, such as 0,1,2") from error
-    check_ablation(given, settings, numbers)
+    measures = [metric.strip() for metric in metrics.split(",")]
+    check_ablation(given, settings, numbers, photographs=photographs, metrics=measures)
     with SynthBar() as synth_bar:
-        make_variants(given, out, LocalEngine(workers), Watch(data=lambda _, state: synth_bar(state)))
+        make_variants(given, out, LocalEngine(workers), Watch(data=lambda name, state: synth_bar(state, name)))
     with TrainBar() as train_bar:
-        weights = train_variants(settings, out, numbers, Watch(training=lambda _, state: train_bar(state)))
+        weights = train_variants(settings, out, numbers, Watch(training=lambda name, state: train_bar(state, name)))
     with StageBar() as stage_bar:
-        made = judge_variants(
-            settings, out, weights, photographs, [m.strip() for m in metrics.split(",")], Watch(judging=stage_bar)
-        )
+        made = judge_variants(settings, out, weights, photographs, measures, Watch(judging=stage_bar))
     show_results(made.results)
     drawn = f" and {out / CURVES}" if (out / CURVES).exists() else ""
     typer.echo(f"wrote {made.report}{drawn}")

@@ -73,6 +73,7 @@ def show_results(results: Results) -> None:
     from rich.table import Table as Drawn
 
     from ..evaluate.measures import KINDS
+    from ..evaluate.number_text import number_text
 
     console = Console()
     for test in results.table.tests:
@@ -82,7 +83,8 @@ def show_results(results: Results) -> None:
             drawn.add_column(head)
         found = {m: results.estimates(test.key, m) for m in metrics}
         for row in results.table.rows:
-            cells = [f"{found[m][row.key].mean:.{KINDS[m].decimals}f}" if row.key in found[m] else "–" for m in metrics]
+            means = [found[m][row.key].mean if row.key in found[m] else math.nan for m in metrics]
+            cells = [number_text(mean, KINDS[m].decimals) for mean, m in zip(means, metrics, strict=True)]
             drawn.add_row(row.label, row.trained_on, *cells)
         console.print(drawn)
         for note in results.notes.get(test.key, ()):
@@ -91,6 +93,7 @@ def show_results(results: Results) -> None:
 
 def _quick(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path], device: str | None) -> None:
     from ..evaluate.measures import KINDS
+    from ..evaluate.number_text import number_text
     from ..evaluate.quick import compare_pictures
     from .progress import StageBar
 
@@ -99,9 +102,7 @@ def _quick(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path]
         found = compare_pictures(*images, [m.strip() for m in metrics], files=files, device=place, progress=bar)
 
     def told(values: dict[str, float]) -> str:
-        return "  ".join(
-            f"{KINDS[m].label} {'∞' if math.isinf(v) else f'{v:.{KINDS[m].decimals + 1}f}'}" for m, v in values.items()
-        )
+        return "  ".join(f"{KINDS[m].label} {number_text(v, KINDS[m].decimals + 1)}" for m, v in values.items())
 
     for name, values in found.values.items():
         typer.echo(f"{name}: {told(values)}")

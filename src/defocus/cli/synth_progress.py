@@ -13,7 +13,8 @@ LINE_EVERY = 30.0  # seconds, where there is no terminal
 
 
 class SynthBar:
-    """A live line on a terminal; elsewhere a line now and then. Called with the state of the run."""
+    """A live line on a terminal; elsewhere a line now and then. Called with the state of the run, and with the name of
+    the data set where several are made."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -35,15 +36,16 @@ class SynthBar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Progress, name: str = "") -> None:
+        stage = f"{name}: {progress.stage}" if name else progress.stage
         drawing = progress.stage == "drawing candidates"
         done, total = (progress.drawn, progress.candidates) if drawing else (progress.done, progress.wanted)
         text = told(progress)
-        self._bar.update(self._task, description=progress.stage, completed=done, total=total or None, told=text)
+        self._bar.update(self._task, description=stage, completed=done, total=total or None, told=text)
         now = time.monotonic()
-        if not self._live and (progress.stage != self._last[0] or now - self._last[1] > LINE_EVERY):
-            self._last = (progress.stage, now)
-            sys.stderr.write(f"{progress.stage}: {done} of {total} {text}\n")
+        if not self._live and (stage != self._last[0] or now - self._last[1] > LINE_EVERY):
+            self._last = (stage, now)
+            sys.stderr.write(f"{stage}: {done} of {total} {text}\n")
 
 
 def told(progress: Progress) -> str:

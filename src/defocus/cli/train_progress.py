@@ -15,7 +15,8 @@ REDRAWN_EVERY = 0.2  # seconds
 
 
 class TrainBar:
-    """A live line on a terminal; elsewhere a line now and then. Called with the state of the training."""
+    """A live line on a terminal; elsewhere a line now and then. Called with the state of the training, and with
+    its name where there are several."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -40,20 +41,21 @@ class TrainBar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def __call__(self, progress: TrainProgress) -> None:
+    def __call__(self, progress: TrainProgress, name: str = "") -> None:
+        stage = f"{name}: {progress.stage}" if name else progress.stage
         now = time.monotonic()
         since = now - self._last[1]
-        if progress.stage == self._last[0] and since < (REDRAWN_EVERY if self._live else LINE_EVERY):
+        if stage == self._last[0] and since < (REDRAWN_EVERY if self._live else LINE_EVERY):
             return
         if not self._live and progress.stage == "validating":
             return  # what comes of it is told with the next line
-        self._last = (progress.stage, now)
+        self._last = (stage, now)
         before = progress.total and progress.stage != "training"
         done, total = (progress.done, progress.total) if before else (progress.step, progress.steps)
         text = told(progress)
-        self._bar.update(self._task, description=progress.stage, completed=done, total=total or None, told=text)
+        self._bar.update(self._task, description=stage, completed=done, total=total or None, told=text)
         if not self._live:
-            sys.stderr.write(f"{progress.stage}: {done} of {total} {text}\n")
+            sys.stderr.write(f"{stage}: {done} of {total} {text}\n")
 
 
 def told(progress: TrainProgress) -> str:

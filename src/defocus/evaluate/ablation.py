@@ -10,7 +10,7 @@ their choice. Every stage goes on where it was stopped.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,14 @@ from ..draw import save
 from ..draw.training_curves import draw_training_curves
 from ..errors import ConfigError
 from ..restore.config import TrainConfig, merged
+from ..restore.losses import OWN_LOSS, build_loss, check_loss
+from ..restore.models import model_options
 from ..restore.train import TrainProgress, train
 from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
 from ..synth.run import Engine, Progress, run_plan
-from .matrix import evaluate_matrix
+from ..synth.toml_model import validated
+from .matrix import evaluate_matrix, opened_set, ready_measures
 from .results import Results
 from .table_file import EvaluationTable, Row, Test
 from .tables import compare
@@ -92,7 +95,7 @@ def run_ablation(
 
     `photographs`: a folder of real ones, to look at: they are restored by all, and drawn side by side.
     """
-    check_ablation(plan, config, seeds)
+    check_ablation(plan, config, seeds, photographs=photographs, metrics=metrics)
     out, watch = Path(out), watch or Watch()
     make_variants(plan, out, engine, watch)
     weights = train_variants(config, out, seeds, watch)
@@ -107,24 +110,27 @@ def make_variants(plan: Plan, out: Path, engine: Engine, watch: Watch) -> None:
 
 def train_variants(config: TrainConfig, out: Path, seeds: Sequence[int], watch: Watch) -> dict[tuple[str, int], Path]:
     """The last weights of each variant and seed."""
-    return {
-        (variant.name, seed): train_variant(config, out, variant, seed, _named(variant.title, watch.training))
-        for seed in seeds
-        for variant in VARIANTS
-    }
+    made = {}
+    for seed in seeds:
+        for variant in VARIANTS:
+            told = _named(_title(variant, seed, seeds), watch.training)
+            made[variant.name, seed] = train_variant(config, out, variant, seed, told)
+    return made
 
 
 def train_variant(
     config: TrainConfig, out: Path, variant: Variant, seed: int, told: Callable[[TrainProgress], Any] | None = None
 ) -> Path:
-    """One training; its last weights. All are validated on pairs of the full synthesis, for their curves alone."""
-    changes = {
-        "seed": seed,
-        "data": {"kind": "pairs", "folders": [str((out / DATA / variant.name).absolute())], "plan": None},
-        "validation": {"folders": [str((out / DATA / "full").absolute())], "split": "validation"},
-    }
-    own = TrainConfig.model_validate(merged(config.as_json(), changes))
-    return train(own, run_folder(out, variant, seed), progress=told).last
+    """One training; its last weights."""
+    return train(own_config(config, out, variant, seed), run_folder(out, variant, seed), progress=told).last
+
+
+def own_config(config: TrainConfig, out: Path, variant: Variant, seed: int) -> TrainConfig:
+    """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
+    data = {"kind": "pairs", "folders": [str((out / DATA / variant.name).absolute())], "weights": [], "plan": None}
+    validation = {"folders": [str((out / DATA / "full").absolute())], "split": "validation"}
+    changes = {"seed": seed, "data": data, "validation": validation}
+    return validated(TrainConfig, merged(config.as_json(), changes), ConfigError)
 
 
 def run_folder(out: Path, variant: Variant, seed: int) -> Path:
@@ -140,21 +146,33 @@ def judge_variants(
     watch: Watch,
 ) -> Ablation:
     seeds = sorted({seed for _, seed in weights})
-    titles = {variant.name: variant.title for variant in VARIANTS}
-    rows = [Row(kind="input")]
-    for (name, seed), file in weights.items():
-        told = titles[name] if len(seeds) == 1 else f"{titles[name]}, seed {seed}"
-        rows.append(Row(name=config.model.name, trained_on=told, weights=file.absolute()))
-    tests = [Test(kind="pairs", folder=str((out / DATA / "full").absolute()), name="unseen lenses and scenes")]
-    if photographs is not None:
-        tests.append(Test(kind="photographs", folder=str(photographs.absolute()), name="real photographs"))
-    table = EvaluationTable(title="Ablation", rows=tuple(rows), tests=tuple(tests), metrics=tuple(metrics))
-    results = evaluate_matrix(table, out / JUDGED, watch.judging)
+    results = evaluate_matrix(judging_table(config, out, weights, photographs, metrics), out / JUDGED, watch.judging)
     same = {variant.name: same_pairs(out, variant) for variant in VARIANTS[1:]}
     draw_curves(out, seeds)
     report = out / REPORT
     report.write_text(_report(results, same, seeds, config), encoding="utf-8")
     return Ablation(results, same, report)
+
+
+def judging_table(
+    config: TrainConfig,
+    out: Path,
+    weights: dict[tuple[str, int], Path],
+    photographs: Path | None,
+    metrics: Sequence[str],
+) -> EvaluationTable:
+    """What is compared with what. Raises `ConfigError` for measures that are not known."""
+    seeds = {seed for _, seed in weights}
+    variants = {variant.name: variant for variant in VARIANTS}
+    rows = [Row(kind="input")]
+    for (name, seed), file in weights.items():
+        told = _title(variants[name], seed, seeds)
+        rows.append(Row(name=config.model.name, trained_on=told, weights=file.absolute()))
+    tests = [Test(kind="pairs", folder=str((out / DATA / "full").absolute()), name="unseen lenses and scenes")]
+    if photographs is not None:
+        tests.append(Test(kind="photographs", folder=str(photographs.absolute()), name="real photographs"))
+    given = {"title": "Ablation", "rows": rows, "tests": tests, "metrics": list(metrics)}
+    return validated(EvaluationTable, given, ConfigError)
 
 
 def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
@@ -169,8 +187,7 @@ def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
             with file.open(encoding="utf-8", newline="") as lines:
                 rows = list(csv.DictReader(lines))
             if rows:
-                name = variant.title if len(seeds) == 1 else f"{variant.title}, seed {seed}"
-                curves[name] = [(float(row["step"]), float(row["psnr"])) for row in rows]
+                curves[_title(variant, seed, seeds)] = [(float(row["step"]), float(row["psnr"])) for row in rows]
                 blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
     if not curves:
         return None
@@ -193,8 +210,15 @@ def _recipes(folder: Path) -> dict[str, list[Any]]:
         opened.close()
 
 
-def check_ablation(plan: Plan, config: TrainConfig, seeds: Sequence[int]) -> None:
-    """Raises `ConfigError` where an ablation cannot be carried out or would not be fair."""
+def check_ablation(
+    plan: Plan,
+    config: TrainConfig,
+    seeds: Sequence[int],
+    *,
+    photographs: Path | None = None,
+    metrics: Sequence[str] = ("psnr", "ssim"),
+) -> None:
+    """Raises `DefocusError` where an ablation cannot be carried out to its last table, or would not be fair."""
     if not plan.train.pairs or not plan.test.pairs:
         raise ConfigError("an ablation needs pairs to train on and pairs to test with: train.pairs and test.pairs")
     if config.validation.every and not plan.validation.pairs:
@@ -203,6 +227,21 @@ def check_ablation(plan: Plan, config: TrainConfig, seeds: Sequence[int]) -> Non
         raise ConfigError("schedule.reload_best chooses weights by the full synthesis, which is what is to be judged")
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ConfigError(f"seeds {list(seeds)}; expected different numbers")
+    if config.data.kind != "pairs" or config.curriculum:
+        told = "[[curriculum]]" if config.curriculum else f'data.kind = "{config.data.kind}"'
+        raise ConfigError(f"an ablation trains on pairs that it makes of the plan: leave out {told}")
+    own_config(config, Path(), VARIANTS[0], seeds[0])
+    model_options(config.model.name, config.model.size, **config.model.overrides)
+    loss = config.loss.name or OWN_LOSS[config.model.name]
+    check_loss(loss, config.model.name)
+    build_loss(loss, **config.loss.options)
+    weights = {(variant.name, seed): Path("weights") for seed in seeds for variant in VARIANTS}
+    table = judging_table(config, Path(), weights, photographs, metrics)
+    ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
+
+
+def _title(variant: Variant, seed: int, seeds: Collection[int]) -> str:
+    return variant.title if len(seeds) == 1 else f"{variant.title}, seed {seed}"
 
 
 def _named(title: str, told: Callable[[str, Any], Any]) -> Callable[[Any], Any]:
@@ -212,10 +251,17 @@ def _named(title: str, told: Callable[[str, Any], Any]) -> Callable[[Any], Any]:
 def _report(results: Results, same: dict[str, tuple[int, int]], seeds: Sequence[int], config: TrainConfig) -> str:
     shared = "; ".join(f"{name}: {count} of {total}" for name, (count, total) in same.items())
     lines = [
-        f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {config.batch} crops of {config.crop} "
-        f"pixels, seed {', '.join(map(str, seeds))}. Training pairs that show the same patch, lens and focus as those "
+        f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {_batches(config)}, "
+        f"seed {', '.join(map(str, seeds))}. Training pairs that show the same patch, lens and focus as those "
         f"of the full synthesis: {shared}.",
         "",
     ]
     title, _, rest = compare(results).partition("\n")
-    return "\n".join([title, "", *lines]) + rest.lstrip("\n")
+    return "\n".join([title, "", *lines, rest.lstrip("\n")])
+
+
+def _batches(config: TrainConfig) -> str:
+    """ "16 crops of 128 pixels"; of progressive learning, every stage with the part of the steps where it begins."""
+    told = [f"{stage.batch} crops of {stage.crop} pixels" for stage in config.stages]
+    later = [f"from {stage.start:.3g} of them on {text}" for stage, text in zip(config.stages, told, strict=True)]
+    return ", ".join([told[0], *later[1:]])

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..errors import DefocusError
 from .crops import choose_crops
 from .measures import KINDS
+from .number_text import number_text
 from .pictures import Image, TestImage, TestSet
 from .results import Problem, Record, Results
 from .table_file import Row, Test, slug
@@ -79,8 +80,7 @@ def _found(source: Source, row: Row, test: Test, item: TestImage) -> Image | Non
 
 def _told(record: Record, metrics: Sequence[str]) -> str:
     shown = [m for m in metrics if m in record.values][:TOLD]
-    told = [f"{KINDS[m].label} {record.values[m]:.{KINDS[m].decimals}f}" for m in shown]
-    return "   ".join(told).replace("inf", "∞")
+    return "   ".join(f"{KINDS[m].label} {number_text(record.values[m], KINDS[m].decimals)}" for m in shown)
 
 
 def _draw_levels(results: Results, test: Test, folder: Path) -> None:

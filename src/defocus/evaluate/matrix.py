@@ -8,7 +8,7 @@ makes only what is not there yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, MissingPackageError
 from ..photo.image_files import PICTURES
+from ..synth.store import open_store
 from .datasets import open_test_set
 from .figures import draw_figures
 from .measures import Measure, make_measure
@@ -70,13 +71,14 @@ def network_restorer(row: Row, table: EvaluationTable) -> Restorer:
     """The network of a row, run over a picture in tiles."""
     from ..restore.deblur import choose_device  # says so if torch is missing
     from ..restore.models.checkpoints import load_model
-    from ..restore.tiles import restore_image
+    from ..restore.tiles import plan_tiles, restore_image
 
     assert row.weights is not None
     device = choose_device(table.device)
     import torch
 
     model = load_model(row.weights, row.model or None, **row.options)[1].to(device).eval()
+    plan_tiles((table.tile_px, table.tile_px), table.tile_px, table.overlap_px, model.multiple)
 
     def restore(image: Values) -> Values:
         try:
@@ -110,12 +112,13 @@ class _Work:
         if self.out.exists() and not self.out.is_dir():
             raise DatasetError("is a file; results go to a folder", file=self.out)
         table = self.table
-        if table.figures and find_spec("matplotlib") is None:
-            raise MissingPackageError("drawing figures (figures = 0 leaves them out)", "matplotlib")
-        self.sets = [_opened(test) for test in table.tests]
-        self.measures = self._measures()
+        self.sets = [opened_set(test) for test in table.tests]
+        self.measures = ready_measures(table, self.sets)
         self.saved: dict[tuple[str, str], SavedPictures] = {}
         for row in table.rows:
+            folders = [row_folder(row, test) for test in table.tests] if row.kind == "folder" else []
+            if folders and not any(folder.is_dir() for folder in folders):
+                raise DatasetError(f"there is no such folder (row {row.label})", file=folders[0])
             if row.kind != "model":
                 continue
             assert row.weights is not None
@@ -129,17 +132,7 @@ class _Work:
             for test in table.tests:
                 folder = self.out / IMAGES / row.key / test.key
                 self.saved[row.key, test.key] = SavedPictures(folder, made_by, table.bits)
-
-    def _measures(self) -> list[Measure]:
-        files = {key: path for key in ("lpips", "niqe") if (path := getattr(self.table.files, key)) is not None}
-        device = None if self.table.device == "auto" else self.table.device
-        measures = [make_measure(metric, files=files, device=device) for metric in self.table.metrics]
-        for test in self.sets:
-            if not any(test.has_truth or not measure.kind.needs_truth for measure in measures):
-                raise DatasetError(
-                    f"{test.name} has no truth, and every measure of the table needs one; add niqe or another"
-                )
-        return measures
+        open_store(self.out).check_writable()
 
     def restore(self) -> list[Problem]:
         """Make and save what is missing."""
@@ -200,7 +193,7 @@ class _Work:
         if row.kind == "model":
             saved = self.saved[row.key, test.key]
             return saved.image(item) if saved.has(item) else None
-        folder = Path(str(row.folder).replace("{test}", test.label))
+        folder = row_folder(row, test)
         names = dict.fromkeys((item.id, Path(item.input.place.split(" (")[0]).stem))
         for name in names:
             for suffix in (*PICTURES, ".bmp"):
@@ -225,10 +218,29 @@ class _Work:
         return []
 
 
-def _opened(test: Test) -> TestSet:
+def row_folder(row: Row, test: Test) -> Path:
+    """Where another program put its pictures of a test set."""
+    return Path(str(row.folder).replace("{test}", test.label))
+
+
+def opened_set(test: Test) -> TestSet:
+    """The test set that a table names, checked."""
     return open_test_set(
         test.kind, test.folder, name=test.label, split=test.split, partial=test.partial, limit=test.limit
     )
+
+
+def ready_measures(table: EvaluationTable, sets: Sequence[TestSet]) -> list[Measure]:
+    """The measures of a table, with their weights and parameters; what is missing to measure and to draw is said."""
+    if table.figures and find_spec("matplotlib") is None:
+        raise MissingPackageError("drawing figures (figures = 0 leaves them out)", "matplotlib")
+    files = {key: path for key in ("lpips", "niqe") if (path := getattr(table.files, key)) is not None}
+    device = None if table.device == "auto" else table.device
+    measures = [make_measure(metric, files=files, device=device) for metric in table.metrics]
+    for test in sets:
+        if not any(test.has_truth or not measure.kind.needs_truth for measure in measures):
+            raise DatasetError(f"{test.name} has no truth, and every measure needs one; add niqe or another")
+    return measures
 
 
 def _restore_and_save(restorer: Restorer, item: TestImage, saved: SavedPictures) -> None:

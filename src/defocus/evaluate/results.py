@@ -23,6 +23,10 @@ from .measures import KINDS
 from .table_file import EvaluationTable
 
 CONFIDENCE = 0.95
+# The bootstrap knows no more spread than its pictures show: of normal values its intervals of 95 % hold the truth in
+# 80 % of cases for 4 pictures, 85 % for 5, 90 % for 10. With fewer than the first number there is none, and below the
+# second the tables say so.
+FEWEST, FEW = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over pictures and its interval of 95 %; the interval is None for one picture or infinite values."""
+    """A mean over pictures and its interval of 95 %; the interval is None for few pictures or infinite values."""
 
     mean: float
     interval: tuple[float, float] | None
@@ -174,7 +178,7 @@ def bootstrap_weights(count: int, draws: int, seed: int) -> Float[np.ndarray, "d
 
 def _estimate(values: Float[np.ndarray, "count"], weights: Float[np.ndarray, "draws count"]) -> Estimate:
     mean = float(np.mean(values))
-    if len(values) < 2 or not np.isfinite(values).all():
+    if len(values) < FEWEST or not np.isfinite(values).all():
         return Estimate(mean, None, len(values))
     means = mean + weights @ (values - mean).astype(np.float32)
     tail = 50.0 * (1.0 - CONFIDENCE)

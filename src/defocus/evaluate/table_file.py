@@ -91,7 +91,7 @@ class EvaluationTable(_Part):
     title: str = "Evaluation"
     rows: tuple[Row, ...] = Field(min_length=1)
     tests: tuple[Test, ...] = Field(min_length=1)
-    metrics: tuple[str, ...] = ("psnr", "ssim")
+    metrics: tuple[str, ...] = Field(("psnr", "ssim"), min_length=1)
     files: Files = Files()
     device: str = "auto"
     tile_px: int = Field(512, ge=32)
@@ -115,6 +115,10 @@ class EvaluationTable(_Part):
                 raise ValueError(f"{what}: two of them are called {twice[0]!r}; give one another name")
         if Counter(self.metrics).most_common(1)[0][1] > 1:
             raise ValueError(f"metrics: {Counter(self.metrics).most_common(1)[0][0]!r} stands there twice")
+        if 2 * self.overlap_px > self.tile_px:
+            raise ValueError(
+                f"tile_px = {self.tile_px} and overlap_px = {self.overlap_px}; tiles may share half of it at most"
+            )
         if list(self.blur_levels_px) != sorted(set(self.blur_levels_px)) or any(x <= 0 for x in self.blur_levels_px):
             raise ValueError(f"blur_levels_px = {list(self.blur_levels_px)}; expected ascending positive numbers")
         return self

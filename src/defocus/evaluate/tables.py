@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from .measures import KINDS
-from .results import Estimate, Results, grouped, ranks
+from .number_text import NOTHING, number_text
+from .results import FEW, FEWEST, Estimate, Results, grouped, ranks
 from .table_file import Row, Test
 
 COLOURS = {1: "red!30", 2: "orange!25", 3: "yellow!25"}
 LEVELLED = ("psnr", "ssim", "lpips")  # measures that are told for each blur level
-NOTHING = "–"
 SHOWN = 5  # names of pictures with a problem
 
 
@@ -29,6 +29,7 @@ def compare(results: Results) -> str:
             "Means with 95 % intervals (bootstrap over pictures):",
             "",
             *_lines(interval_table(results, test)),
+            *_few(results, test),
         ]
         differences = difference_table(results, test)
         if differences:
@@ -42,6 +43,22 @@ def compare(results: Results) -> str:
         parts += [f"## {len(results.problems)} problems", "", *(f"- {line}" for line in problem_lines(results)), ""]
     parts.append("Arrows say which way is better. **Best**, <u>second</u> and *third* are of the values as written.")
     return "\n".join(parts) + "\n"
+
+
+def _few(results: Results, test: Test) -> list[str]:
+    """What is to be said of intervals that few pictures give, blur levels included."""
+    counts = {
+        estimate.count
+        for metric in _measured(results, test)
+        for level in (None, *results.levels(test.key))
+        for estimate in results.estimates(test.key, metric, level).values()
+    }
+    told = []
+    if any(FEWEST <= count < FEW for count in counts):
+        told.append(f"Intervals of fewer than {FEW} pictures are narrower than they should be.")
+    if any(count < FEWEST for count in counts):
+        told.append(f"Fewer than {FEWEST} pictures are too few for an interval.")
+    return ["", " ".join(told)] if told else []
 
 
 def problem_lines(results: Results) -> list[str]:
@@ -156,7 +173,9 @@ def latex(results: Results, *, label: str = "tab:evaluation") -> str:
                 cells.append(_multirow(_tex(model), len(keys)) if number == 0 else "")
                 cells.append(_tex(by_key[key].trained_on) or "--")
                 for metric in metrics:
-                    text = _number(estimates[metric].get(key), metric).replace(NOTHING, "--").replace("∞", "$\\infty$")
+                    text = _number(estimates[metric].get(key), metric)
+                    for sign, tex in ((NOTHING, "--"), ("∞", "$\\infty$"), ("−", "$-$")):
+                        text = text.replace(sign, tex)
                     colour = COLOURS.get(marks[metric].get(key, 0))
                     cells.append(f"\\cellcolor{{{colour}}}{text}" if colour else text)
                 lines.append(" & ".join(cells) + " \\\\")
@@ -199,11 +218,7 @@ def _marks(results: Results, estimates: Mapping[str, Estimate], metric: str) -> 
 
 
 def _number(estimate: Estimate | None, metric: str, *, signed: bool = False) -> str:
-    if estimate is None or math.isnan(estimate.mean):
-        return NOTHING
-    if math.isinf(estimate.mean):
-        return "∞" if estimate.mean > 0 else "−∞"
-    return f"{estimate.mean:{'+' if signed else ''}.{KINDS[metric].decimals}f}".replace("-", "−")
+    return NOTHING if estimate is None else number_text(estimate.mean, KINDS[metric].decimals, signed=signed)
 
 
 def _marked(estimate: Estimate | None, metric: str, rank: int | None) -> str:

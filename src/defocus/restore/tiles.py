@@ -64,8 +64,11 @@ def plan_tiles(shape: tuple[int, int], tile_px: int, overlap_px: int, multiple: 
         raise DefocusError(f"a picture of {shape[1]}×{shape[0]} pixels; expected at least one")
     tile, overlap = (-(-n // multiple) for n in (tile_px, overlap_px))
     if 2 * overlap > tile:
+        used = tile * multiple, overlap * multiple
+        told = "" if used == (tile_px, overlap_px) else (
+            f" (in multiples of {multiple}, as this network needs them: {used[0]} and {used[1]})")  # fmt: skip
         raise DefocusError(
-            f"tiles of {tile * multiple} pixels that share {overlap * multiple}; they may share half at most: "
+            f"tiles of {tile_px} pixels that share {overlap_px}{told}; they may share half at most: "
             "larger tiles, or less overlap"
         )
     return Tiles(*(_axis(length, tile, overlap, multiple) for length in shape))

@@ -35,8 +35,15 @@ def validated(
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        told = [_told(model, one) for one in error.errors()]
+        errors = error.errors()
+        # A list whose part is wrong is also told to have too few parts: that follows, and would lead astray.
+        told = [_told(model, one) for one in errors if not any(_within(other, one) for other in errors)]
         raise failure("; ".join(dict.fromkeys(told)), file=file) from error
+
+
+def _within(other: Any, one: Any) -> bool:
+    """Whether the other error lies in a part of what this one is about."""
+    return len(other["loc"]) > len(one["loc"]) and other["loc"][: len(one["loc"])] == one["loc"]
 
 
 def _told(model: type[BaseModel], error: Any) -> str:
