@@ -270,6 +270,51 @@ def test_report_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "small: 12×12" in page.read_text()
 
 
+def test_small_and_equal_pictures_do_not_cost_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from defocus.cli import run
+    from defocus.evaluate.pictures import FileImage
+
+    truth, blurred = display(photograph()), display(photograph(None, gaussian(1.0)))
+    for name, (rows, cols) in {"tiny": (16, 16), "flat": (17, 60), "tall": (70, 31)}.items():
+        save(tmp_path / "b" / f"{name}.png", truth[:rows, :cols])
+        save(tmp_path / "a" / f"{name}.png", blurred[:rows, :cols])
+    for side in ("a", "b"):
+        save(tmp_path / side / "equal.png", truth[:64, :64])
+        save(tmp_path / side / "gone.png", truth[:64, :64])
+    whole = FileImage.read
+
+    def read(image: FileImage) -> np.ndarray:
+        if image.path.stem == "gone":
+            raise OSError("Stale file handle")
+        return whole(image)
+
+    monkeypatch.setattr(FileImage, "read", read)
+    page = tmp_path / "report.html"
+    both = [str(tmp_path / "a"), "--sharp", str(tmp_path / "b"), "--block", "32", "--out"]
+    assert run(["groundtruth", *both, str(page)]) == 1
+    told = capsys.readouterr()
+    assert "not measured: gone: Stale file handle" in told.err
+    assert "4 pairs measured" in told.out
+    with page.with_suffix(".csv").open() as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert {name for name, row in rows.items() if row["histogram_levels_of_cells"] == ""} == {"tiny", "flat", "tall"}
+    assert float(rows["equal"]["blur_reward_db"]) == 0.0
+    text = page.read_text()
+    assert "∞" in text
+    assert not [word for word in (">inf", " inf", "−0.00", "+0.00", "nan ") if word in text]
+    # Where nothing can be written is said before the first pair is read.
+    monkeypatch.setattr(FileImage, "read", lambda _: pytest.fail("read"))
+    (tmp_path / "folder.html").mkdir()
+    for place, message in (
+        (page / "report.html", "a file stands where a folder"),
+        (tmp_path / "folder.html", "is a f"),
+    ):
+        assert run(["groundtruth", *both, str(place)]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_wrong_folders_and_names(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="there is no such folder"):
         find_real_pairs(tmp_path, sharp=tmp_path / "none")

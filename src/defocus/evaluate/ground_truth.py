@@ -159,12 +159,14 @@ def analyse_all(
         try:
             sharp, blurred = image.truth.read(), image.input.read()
             one = analyse_pair(sharp, blurred, name=image.id, block_px=block_px)
-        except DefocusError as error:
+            if seen is not None:
+                seen(one, sharp, blurred)
+        except (DefocusError, OSError) as error:
             failed.append((image.id, str(error)))
-            continue
-        made.append(one)
-        if seen is not None:
-            seen(one, sharp, blurred)
+        except Exception as error:  # a fault of ours in one pair shall not cost the others
+            failed.append((image.id, f"unexpected {type(error).__name__}: {error}"))
+        else:
+            made.append(one)
     if not made:
         raise DatasetError(f"none of {len(images)} pairs could be measured; the first: {failed[0][1]}")
     return made, failed

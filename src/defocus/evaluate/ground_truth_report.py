@@ -16,6 +16,7 @@ from ..synth.charts import histogram
 from ..synth.report_style import STYLE
 from ..synth.store import open_store
 from .ground_truth import PairAnalysis, analyse_all, csv_text
+from .number_text import number_text
 from .pictures import TestImage
 from .report_pictures import (
     arrows,
@@ -84,6 +85,10 @@ def write_ground_truth(
         raise DatasetError("the report is a page: its name ends in .html", file=page)
     if len(images) == 0:
         raise DatasetError("there are no pairs to measure")
+    if page.is_dir():
+        raise DatasetError("is a folder; the report is a file", file=page)
+    store = open_store(page.absolute().parent)
+    store.check_writable()
     cards: dict[str, tuple[float, str]] = {}
 
     def seen(one: PairAnalysis, sharp: np.ndarray, blurred: np.ndarray) -> None:
@@ -95,7 +100,6 @@ def write_ground_truth(
     made, failed = analyse_all(images, block_px=block_px, seen=seen, progress=progress)
     rows = [one.row() for one in made]
     numbers = page.with_suffix(".csv")
-    store = open_store(page.absolute().parent)
     store.write(numbers.name, csv_text(rows).encode())
     order = sorted(cards, key=lambda name: cards[name][0])
     store.write(page.name, _page(title, made, rows, [cards[name][1] for name in order], failed).encode())
@@ -155,8 +159,8 @@ def _tiles(rows: Sequence[dict[str, Any]]) -> str:
         (f"{np.mean([r['moved_percent'] + r['differs_percent'] for r in rows]):.1f} %", "of blocks moved or differ"),
         (exposure, "change of exposure, median"),
         (f"{_number(_median(rows, 'sharp_sigma_px'))} px", "σ of edges of the truth, median"),
-        (f"{_median(rows, 'ceiling_all_db'):.1f} dB", "PSNR of a perfect restoration, median"),
-        (f"{_median(rows, 'blur_reward_db'):.2f} dB", "what blurring it gains, median"),
+        (_decibels(_median(rows, "ceiling_all_db"), 1), "PSNR of a perfect restoration, median"),
+        (_decibels(_median(rows, "blur_reward_db"), 2), "what blurring it gains, median"),
     ]
     return '<div class="tiles">' + "".join(f"<div><b>{a}</b><span>{b}</span></div>" for a, b in tiles) + "</div>"
 
@@ -231,8 +235,9 @@ def _facts(one: PairAnalysis) -> str:
         + ", ".join(f"{g:.3f}" for g in light.gains),
         "colour": "" if light is None else f"{light.before:.1f} levels apart, {light.after:.1f} after the fit",
         "edges": f"σ {_number(row['sharp_sigma_px'])} px sharp, {_number(row['blurred_sigma_px'])} px blurred",
-        "input": f"{one.bias.input_db:.2f} dB; {one.bias.corrected_db:.2f} dB against the truth moved and lit",
-        "ceilings": ", ".join(f"{name} {value:.1f}" for name, value in one.bias.ceilings_db.items()) + " dB",
+        "input": f"{_decibels(one.bias.input_db, 2)}; {_decibels(one.bias.corrected_db, 2)} "
+        "against the truth moved and lit",
+        "ceilings, dB": ", ".join(f"{name} {number_text(value, 1)}" for name, value in one.bias.ceilings_db.items()),
         "best blur": f"σ {one.bias.best_sigma_px:g} px, {_signed(one.bias.reward_db)} dB",
     }
     return (
@@ -279,8 +284,13 @@ def _method() -> str:
 def _number(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
-    return "–" if math.isnan(value) else f"{value:.2f}"
+    return number_text(value, 2)
 
 
 def _signed(value: float, digits: int = 2) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return number_text(value, digits, signed=True)
+
+
+def _decibels(value: float, digits: int) -> str:
+    """Equal pictures have no finite PSNR: no unit stands behind infinity."""
+    return number_text(value, digits) + (" dB" if math.isfinite(value) else "")

@@ -107,10 +107,10 @@ def match_light(
 
 
 def cell_means(image: Float[np.ndarray, "h w c"], cell: int) -> Float[np.ndarray, "rows cols c"]:
-    """Means of whole cells of so many pixels."""
+    """Means of whole cells of so many pixels; none of a picture that is smaller than a cell."""
     rows, cols = image.shape[0] // cell, image.shape[1] // cell
     part = image[: rows * cell, : cols * cell]
-    return part.reshape(rows, cell, cols, cell, -1).mean((1, 3), dtype=np.float64)
+    return part.reshape(rows, cell, cols, cell, image.shape[2]).mean((1, 3), dtype=np.float64)
 
 
 def histogram_distance(

@@ -42,8 +42,9 @@ class Bias:
 
     @property
     def reward_db(self) -> float:
-        """What that blur gains."""
-        return max(self.blurred_db) - self.blurred_db[0]
+        """What that blur gains; nothing, where the perfect restoration is the truth itself, of infinite PSNR."""
+        best = max(self.blurred_db)
+        return 0.0 if best == self.blurred_db[0] else best - self.blurred_db[0]
 
 
 def measure_bias(
