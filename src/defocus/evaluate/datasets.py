@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..errors import DatasetError
 from ..photo.image_files import PICTURES
-from ..restore.pair_files import SPLITS, PairReader, find_pairs
+from ..restore.pair_files import SPLITS, PairReader, Picture, find_pairs
 from ..synth.folder import is_pair_folder, open_folder
 from ..synth.store import open_store
 from .pictures import FileImage, StoredImage, TestImage, TestSet, check_sizes, unique_ids
@@ -92,7 +92,7 @@ def open_test_set(
     if limit is not None and limit < len(images):
         notes.append(f"{limit} of {len(images)} pictures, evenly spread")
         images = [images[i * len(images) // limit] for i in range(limit)]
-    if kind != "pairs":  # our own folders say their sizes; in shards they would have to be decoded
+    if kind != "pairs" or _is_foreign(folder):  # both pictures of a pair that we made have one size
         sizes = check_sizes(tuple(images))
         if kind in FACTS:
             notes += _check_size(FACTS[kind], sizes, folder, partial)
@@ -119,16 +119,22 @@ def own_pairs(folder: str | Path, split: str) -> list[TestImage]:
         finally:
             opened.close()
     reader = PairReader(store)
+
+    def stored(picture: Picture) -> StoredImage:
+        whole_file = store.folder is not None and not picture.member
+        return StoredImage(reader, picture, Path(store.place(picture.path)) if whole_file else None)
+
     ids = unique_ids([pair.id for pair in pairs])
     return [
-        TestImage(
-            name,
-            StoredImage(reader, pair.pictures["blurred"]),
-            StoredImage(reader, pair.pictures["sharp"]),
-            blur.get(pair.id),
-        )
+        TestImage(name, stored(pair.pictures["blurred"]), stored(pair.pictures["sharp"]), blur.get(pair.id))
         for name, pair in zip(ids, pairs, strict=True)
     ]
+
+
+def _is_foreign(folder: str | Path) -> bool:
+    """Whether it is a folder of this machine with pairs that others made: their sizes stand in the files' headers."""
+    store = open_store(folder)
+    return store.folder is not None and not is_pair_folder(store)
 
 
 def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage]:

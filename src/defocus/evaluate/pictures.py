@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -52,16 +53,7 @@ class FileImage:
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     def size(self) -> tuple[int, int]:
-        from PIL import Image as Pillow
-
-        try:
-            with Pillow.open(self.path) as opened:
-                turned = opened.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-                return (opened.height, opened.width) if turned else (opened.width, opened.height)
-        except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
-            raise DatasetError(
-                f"no picture that can be read: {str(error).split(' <_io')[0]}", file=self.path
-            ) from error
+        return _header_size(self.path, self.place, upright=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +78,11 @@ class SavedImage:
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """A picture of a folder that `defocus synth run` made; it may lie in a shard."""
+    """A picture of a folder of pairs; it may lie in a shard. `file`: where it is one of this machine."""
 
     reader: PairReader = field(repr=False)
     picture: Picture
+    file: Path | None = None
 
     @property
     def place(self) -> str:
@@ -102,8 +95,7 @@ class StoredImage:
         return hashlib.sha256(self.reader.read(self.picture)).hexdigest()
 
     def size(self) -> tuple[int, int]:
-        rows, cols = self.read().shape[:2]
-        return cols, rows
+        return _header_size(self.file or io.BytesIO(self.reader.read(self.picture)), self.place, upright=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +132,18 @@ def _display(data: bytes, place: str) -> Values:
 
     values = read_png(data, place)
     return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)
+
+
+def _header_size(source: Path | io.BytesIO, place: str, *, upright: bool) -> tuple[int, int]:
+    """Width and height; `upright`: as the orientation of the EXIF data turns it, which pairs in folders do not have."""
+    from PIL import Image as Pillow
+
+    try:
+        with Pillow.open(source) as opened:
+            turned = upright and opened.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            return (opened.height, opened.width) if turned else (opened.width, opened.height)
+    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
+        raise DatasetError(f"no picture that can be read: {str(error).split(' <_io')[0]}", file=place) from error
 
 
 def check_sizes(images: tuple[TestImage, ...]) -> dict[str, tuple[int, int]]:
