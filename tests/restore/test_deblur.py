@@ -21,11 +21,13 @@ from defocus.photo import read_picture  # noqa: E402
 from defocus.restore.deblur import (  # noqa: E402
     Job,
     Settings,
+    Summary,
     choose_device,
     deblur_all,
     deblur_photo,
     plan_jobs,
 )
+from defocus.restore.made_by import MadeBy  # noqa: E402
 from defocus.restore.picture_bytes import encoded, quantised  # noqa: E402
 from defocus.restore.picture_metadata import Metadata, read_metadata, upright  # noqa: E402
 from defocus.restore.tiles import plan_tiles, restore_image, restored_tiles  # noqa: E402
@@ -177,6 +179,8 @@ def test_smaller_than_anything_and_bf16() -> None:
 def test_wrong_tiles_are_refused() -> None:
     with pytest.raises(DefocusError, match=r"64 pixels that share 48; they may share half at most"):
         plan_tiles((100, 100), 64, 48)
+    with pytest.raises(DefocusError, match=r"of 100 pixels that share 50 \(in multiples of 8, .*: 104 and 56\); they"):
+        plan_tiles((100, 100), 100, 50, 8)
     with pytest.raises(DefocusError, match="precision 'half'; known are float32, bf16"):
         restore_image(Plain(), noise(64, 64), precision="half")
 
@@ -427,15 +431,16 @@ def test_command_line(tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureF
     Image.fromarray(SMALL).save(photos / "a.jpg", exif=camera_exif(3))
     (photos / "b.png").write_bytes(b"no picture")
     arguments = ["deblur", str(photos), "--weights", str(tiny_nafnet), "--out", str(out), "--device", "cpu"]
-    assert run([*arguments, "--tile", "64", "--overlap", "16", "--precision", "bf16"]) == 1
+    assert run([*arguments, "--precision", "bf16"]) == 1
     told = capsys.readouterr()
     assert "b.png: damaged" in told.err or "b.png: not a photograph" in told.err
     assert "1 of 2 photographs restored by nafnet" in told.out
     (photos / "b.png").unlink()
-    assert run(arguments) == 0
+    assert run([*arguments, "--precision", "bf16"]) == 0
     assert "1 were there already" in capsys.readouterr().out
     assert run([*arguments, "--bits", "16", "--overwrite"]) == 0
-    assert sorted(file.name for file in out.iterdir()) == ["a.jpg", "a.png"]
+    assert sorted(file.name for file in out.iterdir()) == [".defocus.jsonl", "a.jpg", "a.png"]
+    (tmp_path / "file").write_text("")
     for wrong, words in (
         (["--weights", str(tmp_path / "none.pth")], "none.pth: there is no such file"),
         (["--model", "restormer"], "holds weights of nafnet, not of restormer"),
@@ -443,11 +448,71 @@ def test_command_line(tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["--tile", "64", "--overlap", "48"], "they may share half at most"),
         (["--device", "gpu7"], "device 'gpu7' cannot be used"),
         (["--format", "bmp"], "format 'bmp'; known are png, jpg, tif"),
+        (["--out", str(tmp_path / "file" / "inner")], "cannot be written: a file stands where a folder is needed"),
+        (["--set", "width"], "--set width: expected KEY=VALUE of the network"),
     ):
         assert run([*arguments, *wrong]) == 2
         assert words in capsys.readouterr().err
     weights = torch.load(tiny_nafnet)
+    # Weights of others tell nothing of their sizes.
+    torch.save(weights["state"], tmp_path / "foreign.pth")
+    foreign = [*arguments, "--weights", str(tmp_path / "foreign.pth"), "--out", str(tmp_path / "of_others")]
+    assert run([*foreign, "--set", "size=small"]) == 2
+    assert "keys fit" in capsys.readouterr().err
+    sizes = ("size=small", "width=8", "encoder_blocks=[1, 1]", "decoder_blocks=[1, 1]")
+    assert run([*foreign, *(part for size in sizes for part in ("--set", size))]) == 0
+    assert (tmp_path / "of_others" / "a.jpg").is_file()
     weights["state"].pop("intro.weight")
     torch.save(weights, tmp_path / "wrong.pth")
     assert run([*arguments, "--weights", str(tmp_path / "wrong.pth")]) == 2
     assert "1 missing: intro.weight" in capsys.readouterr().err
+
+
+def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        Image.fromarray(SMALL).save(tmp_path / name)
+    out = tmp_path / "out"
+    jobs = plan_jobs(tmp_path, out)
+
+    def made(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> Summary:
+        return deblur_all(model, jobs[some], Settings(), made_by=MadeBy(out, by), **more)
+
+    first: dict[str, object] = {"weights": "1", "tile": 64}
+    assert len(made(first, Brighter()).done) == 2
+    again = made(first, nn.Identity())
+    assert (len(again.done), len(again.skipped)) == (0, 2)
+    before = (out / "a.png").read_bytes()
+    with pytest.raises(PhotoError, match=r"a.png: was made with other weights: --overwrite makes it anew, or take"):
+        made({"weights": "2", "tile": 64}, nn.Identity())
+    with pytest.raises(PhotoError, match="was made with tile 64 instead of 96"):
+        made({"weights": "1", "tile": 96}, nn.Identity())
+    assert (out / "a.png").read_bytes() == before
+    # One of them made anew by others: each is known by what made it, also after a line that was cut.
+    second: dict[str, object] = {"weights": "2", "tile": 64}
+    assert len(made(second, nn.Identity(), slice(1), overwrite=True).done) == 1
+    with (out / ".defocus.jsonl").open("a") as file:
+        file.write('{"result": "b.p')
+    assert len(made(second, nn.Identity(), slice(1)).skipped) == 1
+    with pytest.raises(PhotoError, match=r"b.png: was made with other weights"):
+        made(second, nn.Identity())
+    assert len(made(second, nn.Identity(), overwrite=True).done) == 2
+    assert len(made(second, nn.Identity()).skipped) == 2
+    (out / ".defocus.jsonl").unlink()
+    with pytest.raises(PhotoError, match=r"a.png: is there already, and nothing tells what made it"):
+        made(first, nn.Identity())
+
+
+def test_ctrl_c_says_so(
+    tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from defocus.cli import run
+    from defocus.restore import deblur as module
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "deblur_all", stopped)
+    Image.fromarray(SMALL).save(tmp_path / "a.png")
+    arguments = ["deblur", str(tmp_path / "a.png"), "--weights", str(tiny_nafnet), "--out", str(tmp_path / "out")]
+    assert run([*arguments, "--device", "cpu"]) == 130
+    assert capsys.readouterr().err == "defocus: stopped\n"

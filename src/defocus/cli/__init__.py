@@ -27,6 +27,8 @@ from .scene import scene
 from .synth import synth_app
 from .train import train
 
+STOPPED = 130  # exit code of what Ctrl-C ended
+
 app = typer.Typer(
     name="defocus",
     help="Simulate how real photographic lenses blur a scene.",
@@ -79,14 +81,17 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     command = typer.main.get_command(app)
     try:
-        return int(command.main(list(arguments), prog_name="defocus", standalone_mode=False) or 0)
+        code = int(command.main(list(arguments), prog_name="defocus", standalone_mode=False) or 0)
+        if code == STOPPED:  # typer makes this of Ctrl-C, and says nothing
+            typer.echo("defocus: stopped", err=True)
+        return code
     except DefocusError as error:
         message = str(error)
     except OSError as error:
         message = f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("defocus: stopped", err=True)
-        return 130
+        return STOPPED
     except Exception as error:  # typer carries its own copy of click: its errors are known by what they can do
         if not hasattr(error, "format_message"):
             raise

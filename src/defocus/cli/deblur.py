@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import DefocusError
+
 
 def deblur(
     source: Annotated[
@@ -17,6 +19,10 @@ def deblur(
     recursive: Annotated[bool, typer.Option("--recursive", help="Photographs in folders of the folder too.")] = False,
     model: Annotated[
         str | None, typer.Option(help="nrknet, iniknet, nafnet or restormer; by default what the file is.")
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE of the network, where the file does not tell: size=small, width=32."),
     ] = None,
     local_pool: Annotated[
         int | None,
@@ -38,9 +44,12 @@ def deblur(
     """Deblur photographs of any size with a trained network, tile by tile.
 
     EXIF data and colour profiles are kept. Results that are there are skipped, so that the same command goes on after a
-    stop; one photograph that cannot be restored is told, and the others go on (exit code 1).
+    stop; those of other weights or settings are refused. One photograph that cannot be restored is told, and the others
+    go on (exit code 1).
     """
+    from ..restore.config import merged, parse_change
     from ..restore.deblur import Settings, choose_device, deblur_all, plan_jobs
+    from ..restore.made_by import MadeBy, weights_sum
     from ..restore.models.checkpoints import load_model
     from ..restore.tiles import check_precision, plan_tiles
     from .progress import StageBar
@@ -49,10 +58,16 @@ def deblur(
     jobs = plan_jobs(source, out, recursive=recursive, kind=kind, bits=bits)  # type: ignore[arg-type]
     settings = Settings(tile, overlap, batch, choose_device(device), precision)
     more: dict[str, Any] = {} if local_pool is None else {"local_pool_px": local_pool}
+    for text in options or []:
+        if not text.partition("=")[1]:
+            raise DefocusError(f"--set {text}: expected KEY=VALUE of the network, such as width=32")
+        more = merged(more, parse_change(text))
     name, network = load_model(weights, model, **more)
     plan_tiles((tile, tile), tile, overlap, network.multiple)
+    by = {"weights": weights_sum(weights), "model": name, "options": more, "tile": tile, "overlap": overlap}
+    made_by = MadeBy(out, by | {"precision": precision, "bits": bits})
     with StageBar() as bar:
-        summary = deblur_all(network, jobs, settings, overwrite=overwrite, progress=bar)
+        summary = deblur_all(network, jobs, settings, overwrite=overwrite, made_by=made_by, progress=bar)
     for photo, note in summary.notes:
         typer.echo(f"{photo.name}: {note}")
     for _, reason in summary.failed:

@@ -1,7 +1,8 @@
 """Photographs through a restoration network: which files, where the results go, and one after the other.
 
 A result is written whole or not at all, so a name that is there is done: the same command goes on where it was stopped.
-A photograph that cannot be restored is told, and the others go on.
+What was made by other weights or settings is refused (`made_by.py`). A photograph that cannot be restored is told, and
+the others go on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jaxtyping import Float
 from ..errors import DefocusError, MissingExtraError, PhotoError
 from ..photo.image_files import PICTURES, read_picture
 from ..synth.store import open_store
+from .made_by import MadeBy
 from .picture_bytes import FORMATS, Format, encoded, quantised
 from .picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
 from .tiles import restore_image
@@ -148,6 +150,7 @@ def deblur_photo(
     job: Job,
     settings: Settings,
     progress: Callable[[int, int], Any] | None = None,
+    made_by: MadeBy | None = None,
 ) -> list[str]:
     """Restore one photograph and write the result; notes on what was changed or left out."""
     image, metadata, bits, notes = read_for_restoring(job.photo)
@@ -166,6 +169,8 @@ def deblur_photo(
         raise PhotoError(f"of what the network made, {error}; nothing was written", file=job.photo) from error
     del made
     data, more = encoded(values, KINDS[job.out.suffix.lower()], metadata)
+    if made_by is not None:
+        made_by.note(job.out)
     open_store(job.out.absolute().parent).write(job.out.name, data)
     return notes + more
 
@@ -176,9 +181,15 @@ def deblur_all(
     settings: Settings,
     *,
     overwrite: bool = False,
+    made_by: MadeBy | None = None,
     progress: Callable[[str, float], Any] | None = None,
 ) -> Summary:
-    """All photographs, one after the other. `progress` is called with a name and the part of all that is done."""
+    """All photographs, one after the other. `progress` is called with a name and the part of all that is done.
+
+    With `made_by`, results that are there and were made by something else raise `PhotoError` before any work.
+    """
+    if made_by is not None and not overwrite:
+        made_by.check([job.out for job in jobs])
     summary = Summary()
     start = time.perf_counter()
     model = model.to(settings.device).eval()
@@ -193,7 +204,7 @@ def deblur_all(
 
         told(0, 1)
         try:
-            notes = deblur_photo(model, job, settings, told)
+            notes = deblur_photo(model, job, settings, told, made_by)
         except (DefocusError, OSError) as error:
             summary.failed.append((job.photo, str(error)))
         except Exception as error:  # a fault of ours in one photograph shall not cost the others
