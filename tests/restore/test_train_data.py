@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
+import shutil
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from defocus.errors import ConfigError, DatasetError
 from defocus.restore.batches import Ask, Batches
@@ -22,8 +26,11 @@ from defocus.restore.pair_files import PairFiles
 from defocus.restore.schedules import Stages
 from defocus.restore.train_data import Feed, FolderSource, SynthesisSource, TrainData, ValidationPairs
 from defocus.restore.views import View, seen
+from defocus.synth.ledger import NAME as LEDGER
+from defocus.synth.metadata import JSON_LINES
 from defocus.synth.plan import make_plan
 
+from ..synth.fake_folder import fake_folder
 from .small_training import settings, write_pairs
 
 CPU = torch.device("cpu")
@@ -186,10 +193,9 @@ def test_pair_dataset_turns(pairs: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_data(pairs: Path, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"input/00\d: (28×24|20×30) pixels do not hold a crop of 25"):
-        fed(settings(pairs, crop=25))
-    with pytest.raises(DatasetError, match="pixels do not hold a crop of 25"):
-        fed(settings(pairs, crop=25, data={"cache": "device"}))
+    for cache in ("no", "device"):
+        with pytest.raises(DatasetError, match=r"/train/input/001\.png: 20×30 pixels do not hold a crop of 25: lower"):
+            Feed(settings(pairs, crop=25, data={"cache": cache}), CPU, 0, 1)
     with pytest.raises(ConfigError, match="--data FOLDER"):
         fed(settings())
     with pytest.raises(ConfigError, match=r"data\.plan"):
@@ -200,7 +206,7 @@ def test_what_is_wrong_with_data(pairs: Path, tmp_path: Path) -> None:
     (broken / "train" / "target" / "001.png").write_bytes(b"no picture")
     for cache in ("no", "memory"):
         with pytest.raises(DatasetError, match=r"train/target/001\.png: cannot be decoded"):
-            fed(settings(broken, data={"cache": cache}))
+            Feed(settings(broken, data={"cache": cache}), CPU, 0, 1)
 
 
 def test_validation_pairs(pairs: Path) -> None:
@@ -267,3 +273,73 @@ def test_curriculum() -> None:
         blur_curriculum(
             settings(steps=100, batch=4, data={"kind": "synthesis", "length": 400}, curriculum=[lessons[0], lessons[2]])
         )
+
+
+def test_all_pictures_are_looked_at_before_the_first_step(tmp_path: Path) -> None:
+    """The head of each file, whatever the kind, and no more of it; in shards, too."""
+    folder, seen_stages = write_pairs(tmp_path / "pairs", (3, 2)), []
+    Feed(settings(folder), CPU, 0, 1, lambda *told: seen_stages.append(told))
+    assert seen_stages == [("checking pictures", 3, 3)]
+    target = folder / "train" / "target"
+    whole = (target / "002.png").read_bytes()
+    (target / "002.png").write_bytes(whole[:40])  # its head is right
+    Feed(settings(folder), CPU, 0, 1)
+    (target / "002.png").write_bytes(whole[:20])
+    with pytest.raises(DatasetError, match=r"/train/target/002\.png: cannot be decoded"):
+        Feed(settings(folder), CPU, 0, 1)
+    (target / "002.png").unlink()
+    picture = Image.fromarray(np.zeros((24, 30, 3), np.uint8))
+    picture.save(target / "002.jpg", icc_profile=b"\0" * 100_000)  # its size stands behind the first 64 KiB
+    with pytest.raises(DatasetError, match=r"target/002\.jpg: the blurred and the sharp.*28×24 and 30×24 pixels"):
+        Feed(settings(folder), CPU, 0, 1)
+    for side in ("input", "target"):
+        Image.new("RGB", (28, 10)).save(folder / "validation" / side / "001.png")
+    with pytest.raises(DatasetError, match=r"/validation/input/001\.png: 28×10 .*the 11 pixels that SSIM needs"):
+        ValidationPairs(settings(folder))
+    assert len(ValidationPairs(settings(folder, validation={"pairs": 1}))) == 1, "that one is not asked for"
+
+    shards = fake_folder(tmp_path / "shards", "webdataset")
+    with pytest.raises(DatasetError, match=r"\.tar \(.*48×48 pixels .*crop of 49.*so it is with 6 of 6 pairs"):
+        Feed(settings(shards, crop=49), CPU, 0, 1)
+    Feed(settings(shards, crop=48), CPU, 0, 1)
+    (tmp_path / "plan.toml").write_text("[patch]\nsize = 64\n")
+    with pytest.raises(ConfigError, match=r"plan\.toml: pairs of 64×64 pixels do not hold a crop of 65"):
+        Feed(settings(crop=65, data={"kind": "synthesis", "plan": str(tmp_path / "plan.toml")}), CPU, 0, 1)
+
+
+def test_other_pictures_under_the_same_names_are_other_pairs(tmp_path: Path) -> None:
+    def identity(folder: Path) -> str:
+        return Feed(settings(folder), CPU, 0, 1).identity
+
+    folder = write_pairs(tmp_path / "pairs", (3, 1))
+    before = identity(folder)
+    copy = shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    os.utime(copy / "train" / "input" / "000.png", (1.0, 1.0))
+    assert identity(copy) == before, "wherever it is, whenever it was written"
+    write_pairs(folder, (3, 1), seed=6)
+    assert identity(folder) != before
+    # Our own folders tell the sums of their pictures: sizes need not differ.
+    for layout in ("dpdd", "webdataset"):
+        ours = fake_folder(tmp_path / layout, layout)
+        told = identity(ours)
+        (ours / LEDGER).unlink()
+        assert identity(ours) == told, "from the lines of JSON, too"
+        lines = [json.loads(line) for line in (ours / JSON_LINES).read_text().splitlines()]
+        lines[1]["files"]["sharp"]["sha256"] = "0" * 64
+        (ours / JSON_LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert identity(ours) != told
+
+
+def test_names_and_kinds_of_files(tmp_path: Path) -> None:
+    folder = write_pairs(tmp_path / "pairs", (3, 1))
+    for side in ("input", "target"):
+        Image.new("RGB", (28, 24)).save(folder / "train" / side / "002.jpg")
+        with pytest.raises(DatasetError, match=r"train/(input|target): 002\.jpg and 002\.png have one name"):
+            PairDataset(folder)
+    others = tmp_path / "others"
+    for side in ("input", "target"):
+        (others / "train" / side).mkdir(parents=True)
+        Image.new("RGB", (28, 24)).save(others / "train" / side / "a.tif")
+    told = r"no pairs of the split 'train' here.*read end in \.png, \.jpg, \.jpeg \(here are 2 \.tif: convert"
+    with pytest.raises(DatasetError, match=told):
+        PairDataset(others)

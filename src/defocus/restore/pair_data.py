@@ -17,9 +17,9 @@ from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, MissingExtraError
 from ..synth.draws import generator
-from ..synth.pictures import picture_size, read_png
+from ..synth.pictures import read_png
 from ..synth.plan import Plan, SplitName
-from .pair_files import PairReader, find_pairs
+from .pair_files import PairReader, find_pairs, identity
 from .views import draw_view, seen
 
 try:
@@ -89,10 +89,25 @@ class PairDataset(Dataset[Item]):
                 )
         return pictures
 
-    def size(self, index: int) -> tuple[int, int, int]:
-        """Rows, columns and bits of a pair's blurred picture, without decoding all of it."""
-        picture = self.pairs[index].pictures["blurred"]
-        return picture_size(self._reader.read(picture), self._reader.place(picture))
+    def size(self, index: int, role: str = "blurred") -> tuple[int, int, int]:
+        """Rows, columns and bits of a picture, without decoding it."""
+        return self._reader.size(self.pairs[index].pictures[role])
+
+    def place(self, index: int, role: str = "blurred") -> str:
+        """Where a picture is, for messages."""
+        return self._reader.place(self.pairs[index].pictures[role])
+
+    @property
+    def is_local(self) -> bool:
+        return self._reader.is_local
+
+    def prepare(self) -> None:
+        """For many threads that ask for sizes at once."""
+        self._reader.prepare([picture for pair in self.pairs for picture in pair.pictures.values()])
+
+    def identity(self) -> str:
+        """Changes with the pairs; see `pair_files.identity`."""
+        return identity(self._reader, self.pairs)
 
     def _changed(self, pictures: dict[str, Values], index: int, name: str) -> dict[str, Values]:
         random = generator(self._seed, "pairs", int(self._epoch), index)
@@ -172,8 +187,8 @@ class OnTheFlyDataset(Dataset[Item]):
         return index % self._length
 
 
-def _item(pictures: dict[str, Values], identity: str) -> Item:
-    return {NAMES[role]: _tensor(values) for role, values in pictures.items()} | {"id": identity}
+def _item(pictures: dict[str, Values], name: str) -> Item:
+    return {NAMES[role]: _tensor(values) for role, values in pictures.items()} | {"id": name}
 
 
 def _tensor(values: Values) -> torch.Tensor:

@@ -23,10 +23,12 @@ from .config import TrainConfig
 from .curriculum import blur_curriculum
 from .pair_cache import PairCache, Told, Values, as_display, whole_numbers
 from .pair_data import OnTheFlyDataset, PairDataset
+from .picture_check import check_pictures
 from .schedules import Stages
 from .views import View, draw_view, seen
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # input and target, [pairs, 3, rows, cols], 0..1
+SSIM_WINDOW = 11  # pixels; smaller pictures have none
 ON_THE_FLY_VALIDATION = 64  # pairs, where the settings do not say how many
 
 
@@ -49,7 +51,6 @@ class FolderSource:
 
     def __init__(self, folder: str, split: str) -> None:
         self.data = PairDataset(folder, split)  # type: ignore[arg-type]
-        self._place = folder
 
     def __len__(self) -> int:
         return len(self.data)
@@ -62,7 +63,7 @@ class FolderSource:
         return [(one["blurred"], one["sharp"]) for one in read]
 
     def identity(self) -> str:
-        return "\n".join([self._place, *(pair.id for pair in self.data.pairs)])
+        return self.data.identity()
 
 
 class CachedSource:
@@ -227,7 +228,10 @@ class Feed:
         self._cache: PairCache | None = None
         self._starts: list[int] = []
         sources = open_sources(config)
-        self.identity = hashlib.sha256("\n\n".join(s.identity() for s in sources).encode()).hexdigest()
+        self.identity = _fingerprint(sources)
+        crop = max(stage.crop for stage in config.stages)
+        every = [(s.data, number) for s in sources if isinstance(s, FolderSource) for number in range(len(s))]
+        check_pictures(every, crop, f"a crop of {crop}: lower crop, or leave such pictures out", told)
         if config.data.cache != "no":
             folders = [source for source in sources if isinstance(source, FolderSource)]
             where = device if config.data.cache == "device" else torch.device("cpu")
@@ -244,6 +248,10 @@ class Feed:
         return loaded_batches(self.data, self._config, first, self._device)
 
 
+def _fingerprint(sources: Sequence[Source]) -> str:
+    return hashlib.sha256("\n\n".join(source.identity() for source in sources).encode()).hexdigest()
+
+
 def open_sources(config: TrainConfig) -> list[Source]:
     """The folders or the plan of the settings."""
     data = config.data
@@ -251,6 +259,13 @@ def open_sources(config: TrainConfig) -> list[Source]:
         if data.plan is None:
             raise ConfigError('data.kind = "synthesis" needs data.plan, a plan of `defocus synth`')
         plan = load_plan(data.plan)
+        crop = max(stage.crop for stage in config.stages)
+        if plan.patch.size < crop:
+            raise ConfigError(
+                f"pairs of {plan.patch.size}×{plan.patch.size} pixels do not hold a crop of {crop}: lower crop, or "
+                "raise the plan's patch.size",
+                file=data.plan,
+            )
         blur = blur_curriculum(config, plan.blur.proposals)
         return [SynthesisSource(plan, data.split, data.length, seed=config.seed, blur=blur, kept=data.kept)]
     if not data.folders:
@@ -283,9 +298,12 @@ def _validation_folders(config: TrainConfig) -> list[Source]:
 
 
 class ValidationPairs:
-    """Pairs that the network is judged by: whole pictures, always the same. What is made, or cached, is kept."""
+    """Pairs that the network is judged by: whole pictures, always the same. What is made, or cached, is kept.
 
-    def __init__(self, config: TrainConfig) -> None:
+    `identity` changes with the pairs: scores of others cannot be compared.
+    """
+
+    def __init__(self, config: TrainConfig, told: Told | None = None) -> None:
         wanted, data = config.validation, config.data
         self._sources: list[Source]
         if data.kind == "synthesis" and not wanted.folders:
@@ -297,6 +315,12 @@ class ValidationPairs:
         everything = [Ask(n, index, 0) for n, source in enumerate(self._sources) for index in range(len(source))]
         count = min(wanted.pairs or len(everything), len(everything))
         self.asks = [everything[n * len(everything) // count] for n in range(count)]
+        self.identity = hashlib.sha256(f"{_fingerprint(self._sources)} {self.asks}".encode()).hexdigest()
+        opened = {n: s.data for n, s in enumerate(self._sources) if isinstance(s, FolderSource)}
+        mine = [(opened[ask.source], ask.number) for ask in self.asks if ask.source in opened]
+        check_pictures(
+            mine, SSIM_WINDOW, f"the {SSIM_WINDOW} pixels that SSIM needs: take larger ones to validate with", told
+        )
         self._keep = data.kind == "synthesis" or data.cache != "no"
         self._kept: dict[Ask, tuple[Values, Values]] = {}
 

@@ -17,10 +17,10 @@ from torch import nn
 
 from ..errors import DatasetError
 from .pair_cache import as_display, whole_numbers
+from .train_data import SSIM_WINDOW as WINDOW
 from .train_data import ValidationPairs
 
 LUMA = (0.299, 0.587, 0.114)
-WINDOW = 11
 SHOWN_PX = 384  # the middle of larger pictures is shown
 
 

@@ -34,7 +34,7 @@ def draw_view(
     top = left = 0
     if crop is not None:
         if min(rows, cols) < crop:
-            raise DatasetError(f"{name}: {cols}×{rows} pixels do not hold a crop of {crop}")
+            raise DatasetError(f"{name}: {cols}×{rows} pixels do not hold a crop of {crop}: lower crop")
         top, left = (int(random.integers(n - crop + 1)) for n in (rows, cols))
         rows = cols = crop
     mirrored, flipped = (bool(x) for x in random.random(2) < 0.5) if flip else (False, False)
