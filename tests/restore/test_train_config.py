@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from defocus.cli import run
-from defocus.errors import ConfigError
+from defocus.errors import ConfigError, DefocusError
+from defocus.restore.build import network_overrides
 from defocus.restore.config import TrainConfig, recipe_names
+from defocus.restore.models import model_options
 from defocus.restore.schedules import Stages, milestone_steps, rate_at
 
 from .small_training import settings
@@ -97,11 +99,7 @@ def test_a_file_builds_on_a_recipe(tmp_path: Path) -> None:
     )
     config = TrainConfig.from_toml(file, ["optimizer.betas=[0.5, 0.6]", "name=a = b", "model.overrides.width=8"])
     assert (config.steps, config.optimizer.rate, config.optimizer.betas) == (77, 0.5, (0.5, 0.6))
-    assert (config.name, config.model.overrides, config.model.size) == (
-        "a = b",
-        {"width": 8, "local_pool_px": 128},
-        "small",
-    )
+    assert (config.name, config.model.overrides, config.model.size) == ("a = b", {"width": 8}, "small")
     assert config.optimizer.weight_decay == 1e-3, "the recipe's"
     assert config.data.folders == (str(tmp_path / "pairs"), "s3://b/p")
     with pytest.raises(ConfigError, match="'steps 5': expected KEY=VALUE"):
@@ -127,7 +125,11 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["train", "restormer", "--write", str(file)]) == 0
     assert TrainConfig.from_toml(file) == TrainConfig.from_toml("restormer")
     assert run(["train", "restormer", "--write", str(file)]) == 2
-    capsys.readouterr()
+    assert "mine.toml: is there already" in capsys.readouterr().err
+    assert run(["train", str(file), "--write", str(tmp_path / "other.toml")]) == 2
+    assert "is a file, no recipe, and --write copies recipes" in capsys.readouterr().err
+    assert run(["train", "restormer", "--write", str(tmp_path / "nowhere" / "other.toml")]) == 2
+    assert "other.toml: cannot be written: No such file" in capsys.readouterr().err
     assert run(["train", str(file), "--check", "--set", "seed=9"]) == 0
     assert json.loads(capsys.readouterr().out)["seed"] == 9
     assert run(["train", "restormr", "--out", str(tmp_path)]) == 2
@@ -136,3 +138,71 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "--out" in capsys.readouterr().err
     assert run(["train"]) == 2
     assert "--list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["model.name=nafnett"], "model 'nafnett': did you mean 'nafnet'?"),
+        (["model.size=smal"], "size 'smal' of nafnet: did you mean 'small'?"),
+        (["model.overrides.widht=8"], "unknown option 'widht': did you mean 'width'?"),
+        (["loss.name=nrknet"], "the loss 'nrknet' is of nrknet alone"),
+        (["loss.name=psrn"], "loss 'psrn': did you mean 'psnr'?"),
+        (["loss.options.epsilom=1"], "unknown option 'epsilom': did you mean 'epsilon'?"),
+        (["model.name=iniknet", "loss.name=iniknet", "loss.options.lpips=/nowhere/lpips.pt"], "/nowhere/lpips.pt"),
+        (["model.name=iniknet", "loss.name=iniknet", "loss.options.lpips=5"], "lpips = 5; expected the name of a file"),
+        (["data.kind=synthesis", "data.cache=no"], 'data: kind = "synthesis" takes a plan, no folders (nor --data)'),
+    ],
+)
+def test_a_check_looks_at_network_loss_and_folders(
+    changes: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for change in changes for word in ("--set", change)]
+    assert run(["train", "nafnet-small", "--check", "--data", "pairs", *given]) == 2
+    told = capsys.readouterr()
+    assert words in told.err
+    assert not told.out
+
+
+def test_a_check_without_weights_of_lpips(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """They may be on the machine that is to train: told, not refused."""
+
+    def missing(*_: Any) -> Any:
+        raise DefocusError("no LPIPS weights here")
+
+    monkeypatch.setattr("defocus.restore.perceptual.Lpips.load", missing)
+    assert run(["train", "iniknet", "--check"]) == 0
+    told = capsys.readouterr()
+    assert "note: a training would stop here: the loss iniknet needs LPIPS: no LPIPS weights here" in told.err
+    assert json.loads(told.out)["model"]["name"] == "iniknet"
+
+
+def test_folders_in_place_of_those_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = settings(data={"folders": ["a", "b"], "weights": [1, 2]})
+    with pytest.raises(ConfigError, match="data: 2 weights for 1 folders"):
+        two.with_folders(["c"])
+    assert two.with_folders([]) == two
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "pairs")
+    for name in ("pairs", "inner/../pairs", "./pairs", "link", tmp_path / "pairs"):
+        assert settings().with_folders([name]).data.folders == (str(tmp_path / "pairs"),), name
+    assert settings().with_folders(["s3://b/../p"]).data.folders == ("s3://b/../p",)
+    changed = two.changed({"seed": 4, "validation": {"folders": ["inner/../v"]}})
+    assert (changed.seed, changed.validation.folders) == (4, (str(tmp_path / "v"),))
+    with pytest.raises(ConfigError, match="unknown key 'sed'"):
+        two.changed({"sed": 4})
+
+
+def test_the_window_of_means_is_the_largest_crop() -> None:
+    """Unless another is asked for; 0 asks for none."""
+    assert network_overrides(TrainConfig.from_toml("nafnet"))["local_pool_px"] == 256
+    assert network_overrides(TrainConfig.from_toml("nafnet-small", ["crop=64"]))["local_pool_px"] == 64
+    stages = [{"start": 0.0, "crop": 48, "batch": 4}, {"start": 0.5, "crop": 96, "batch": 2}]
+    assert network_overrides(settings(progressive=stages))["local_pool_px"] == 96
+    assert network_overrides(settings(crop=8))["local_pool_px"] == 16
+    given = settings(crop=64, model={"overrides": {"local_pool_px": 32}})
+    assert network_overrides(given)["local_pool_px"] == 32
+    none = network_overrides(settings(model={"overrides": {"local_pool_px": 0}}))
+    assert model_options("nafnet", **none).model_dump()["local_pool_px"] is None
+    assert network_overrides(TrainConfig.from_toml("restormer")) == {}

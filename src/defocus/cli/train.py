@@ -37,16 +37,27 @@ def train(
     if config is None:
         raise ConfigError("which settings? Give a file or a recipe's name; `defocus train --list` shows them")
     if write is not None:
+        if Path(config).is_file():
+            raise ConfigError(
+                f"is a file, no recipe, and --write copies recipes: change the file itself, or copy it to {write}",
+                file=config,
+            )
+        text = recipe_text(config)
         if write.exists():
             raise ConfigError("is there already; take another name", file=write)
-        text = recipe_text(config)
-        write.write_text(text, encoding="utf-8")
+        try:
+            write.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror or error}", file=write) from error
         typer.echo(f"wrote {write}; next: defocus train {write} --data FOLDER --out RUN")
         return
-    settings = TrainConfig.from_toml(config, changes)
+    settings = TrainConfig.from_toml(config, changes).with_folders(data)
     if check:
+        from ..restore.build import check_build
         from .outputs import json_text
 
+        for note in check_build(settings):
+            typer.echo(f"note: {note}", err=True)
         typer.echo(json_text(settings.as_json()))
         return
     if out is None:
@@ -57,9 +68,7 @@ def train(
 
     main = os.environ.get("RANK", "0") == "0"  # of those that `accelerate launch` started
     with TrainBar() if main else nullcontext() as bar:
-        result = run_training(
-            settings, out, folders=tuple(data), anew=anew, accept_changes=accept_changes, progress=bar
-        )
+        result = run_training(settings, out, anew=anew, accept_changes=accept_changes, progress=bar)
     if main:
         _show(result)
 

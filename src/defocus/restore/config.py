@@ -12,15 +12,23 @@ import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
 from ..synth.plan import SplitName
 from ..synth.toml_model import read_toml, validated
 
 Part = Literal["csv", "tensorboard"]
+
+
+def _whole(place: str) -> str:
+    """One name for each folder, however it was called, so that a training knows its data again."""
+    return place if "://" in place else str(Path(place).resolve())
+
+
+Places = tuple[Annotated[str, AfterValidator(_whole)], ...]  # folders, or addresses that fsspec knows
 
 
 class _Part(BaseModel):
@@ -47,10 +55,10 @@ class Data(_Part):
     carried out while the network learns."""
 
     kind: Literal["pairs", "synthesis"] = "pairs"
-    folders: tuple[str, ...] = ()  # or addresses that fsspec knows
+    folders: Places = ()
     weights: tuple[float, ...] = ()  # share of each folder in the batches; empty: as many as it has pairs
     split: SplitName = "train"
-    plan: Path | None = None
+    plan: Annotated[Path, AfterValidator(Path.resolve)] | None = None
     length: int = Field(10_000, ge=1)  # synthesis: pairs of an epoch, in each of which others are made
     kept: int = Field(16, ge=1)  # synthesis: photographs that each worker holds
     workers: int = Field(4, ge=0)
@@ -66,7 +74,7 @@ class Data(_Part):
         if self.kind == "synthesis" and self.cache != "no":
             raise ValueError('kind = "synthesis" makes other pairs in each epoch: expected cache = "no"')
         if self.kind == "synthesis" and self.folders:
-            raise ValueError('kind = "synthesis" takes a plan, no folders')
+            raise ValueError('kind = "synthesis" takes a plan, no folders (nor --data): expected kind = "pairs"')
         if self.kind == "pairs" and self.plan is not None:
             raise ValueError('plan is for kind = "synthesis"')
         return self
@@ -139,7 +147,7 @@ class Compute(_Part):
 
 class Validation(_Part):
     every: int = Field(1000, ge=0)  # steps; 0: never
-    folders: tuple[str, ...] = ()  # those of the data unless given
+    folders: Places = ()  # those of the data unless given
     split: SplitName = "validation"
     pairs: int = Field(0, ge=0)  # at most so many, evenly spread; 0: all (of a plan: 64)
     batch: int = Field(1, ge=1)  # pictures of one size at once
@@ -213,6 +221,14 @@ class TrainConfig(_Part):
         for change in changes:
             given = merged(given, _anchored(parse_change(change), Path.cwd()))
         return validated(cls, given, ConfigError, file)
+
+    def changed(self, changes: dict[str, Any]) -> TrainConfig:
+        """With some keys changed, table by table; relative folders are of the working folder. Raises `ConfigError`."""
+        return validated(type(self), merged(self.as_json(), changes), ConfigError)
+
+    def with_folders(self, folders: Sequence[str | Path]) -> TrainConfig:
+        """With others in place of `data.folders`, unless there are none."""
+        return self.changed({"data": {"folders": [str(folder) for folder in folders]}}) if folders else self
 
     def as_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,6 +53,12 @@ class LossFunction(Protocol):
 
 def build_loss(name: str, **options: Any) -> LossFunction:
     """A loss of `LOSSES`; `options` are the weights of its terms and the like."""
+    check_options(name, options)
+    return LOSSES[name](**options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raises `DefocusError` for an unknown loss, or for options that it does not know."""
     if name not in LOSSES:
         raise DefocusError(f"loss {name!r}: {_offer(name, LOSSES)}")
     kind = LOSSES[name]
@@ -64,7 +70,8 @@ def build_loss(name: str, **options: Any) -> LossFunction:
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
         if not number and known[key].type == "float":
             raise DefocusError(f"loss {name}: {key} = {value!r}; expected a number, 0 or more")
-    return kind(**options)
+        if known[key].type != "float" and not isinstance(value, str | Path | None):
+            raise DefocusError(f"loss {name}: {key} = {value!r}; expected the name of a file")
 
 
 def check_loss(loss: str, model: str) -> None:
@@ -109,7 +116,7 @@ class NegativePsnr:
         def distance(output: Tensor, target: Tensor) -> Tensor:
             return 10.0 * ((output - target).square().mean((1, 2, 3)) + self.epsilon).log10().mean()
 
-        return _simple("psnr", model, image, target, distance)
+        return _simple("negative_psnr", model, image, target, distance)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from .blocks import ChannelNorm, Network, Options
@@ -32,7 +32,12 @@ class NAFNetOptions(Options):
     encoder_blocks: Blocks = Field((1, 1, 1, 28), min_length=1, max_length=6)
     middle_blocks: int = Field(1, ge=0, le=128)
     decoder_blocks: Blocks = Field((1, 1, 1, 1), min_length=1, max_length=6)
-    local_pool_px: int | None = Field(None, ge=16)  # while restoring, never while learning
+    local_pool_px: int | None = Field(None, ge=16)  # while restoring, never while learning; 0, as TOML has no None
+
+    @field_validator("local_pool_px", mode="before")
+    @classmethod
+    def _none(cls, value: object) -> object:
+        return None if value == 0 and not isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _as_many_levels(self) -> Self:
