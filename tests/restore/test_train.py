@@ -20,7 +20,7 @@ from PIL import Image
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from defocus.cli import run
-from defocus.errors import ConfigError, DefocusError, TrainingError
+from defocus.errors import ConfigError, DefocusError, TrainingError, WeightsError
 from defocus.evaluate import metrics
 from defocus.restore import train as train_module
 from defocus.restore.averaging import Average
@@ -136,6 +136,10 @@ def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> No
 def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = train(settings(pairs, save={"every": 5}), out)
+    with pytest.raises(
+        WeightsError, match=rf"step-00000012\.pt: is a training's state.*take best\.pt or last\.pt of {out}"
+    ):
+        load_model(out / "states" / "step-00000012.pt")
     again = train(settings(pairs, save={"every": 3}, data={"cache": "memory"}), out)
     assert equal(weights(first.last), weights(again.last))
     with pytest.raises(
@@ -144,13 +148,20 @@ def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path
         train(settings(pairs, steps=15, optimizer={"rate": 1e-3}), out)
     train(settings(pairs, steps=15), out, accept_changes=True)
     assert [row["step"] for row in rows(out / "loss.csv")] == [str(n) for n in range(1, 16)]
-    with pytest.raises(TrainingError, match="has 15 steps already"):
+    kept = (out / "config.json").read_bytes()
+    with pytest.raises(
+        TrainingError, match=r"has 15 steps already; .* ask for 12: raise steps to 15 or more, use --anew"
+    ):
         train(settings(pairs), out, accept_changes=True)
+    with pytest.raises(TrainingError, match=r"is another network than the settings ask for; --anew"):
+        train(settings(pairs, steps=15, model={"overrides": {"width": 6}}), out, accept_changes=True)
+    assert (out / "config.json").read_bytes() == kept, "what was refused left no trace"
     more = shutil.copytree(pairs, tmp_path / "more")
     for side in ("input", "target"):
         shutil.copy(more / "train" / side / "000.png", more / "train" / side / "007.png")
     with pytest.raises(TrainingError, match=r"data.folders.*the pairs of the data are others"):
         train(settings(steps=15), out, folders=(more,))
+    train(settings(steps=15), out, folders=(pairs / "train" / "..",))
     (out / "notes.txt").write_text("mine")
     anew = train(settings(pairs), out, anew=True)
     assert equal(weights(anew.last), weights(train(settings(pairs), tmp_path / "other").last))
@@ -159,6 +170,51 @@ def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path
     (out / "states" / "step-00000012.pt").write_bytes(b"PK no state")
     with pytest.raises(TrainingError, match=r"step-00000012\.pt: cannot be read"):
         train(settings(pairs), out)
+
+
+def test_what_cannot_begin_anew_removes_nothing(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    train(settings(pairs, steps=2), out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)  # as if it were not installed
+    for wrong in (
+        settings(tmp_path / "nowhere"),
+        settings(pairs, crop=64),
+        settings(pairs, model={"name": "nafnett"}),
+        settings(pairs, loss={"options": {"epsilom": 1}}),
+        settings(pairs, logs={"kinds": ["tensorboard"]}),
+        settings(pairs, validation={"every": 1, "split": "test"}),
+    ):
+        with pytest.raises(DefocusError):
+            train(wrong, out, anew=True)
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_other_pairs_to_validate_with_begin_the_best_anew(pairs: Path, tmp_path: Path) -> None:
+    out, easy = tmp_path / "run", tmp_path / "easy"
+    slow = {"rate": 1e-7}
+    for side in ("input", "target"):  # pairs that need no restoration: scores that the others do not reach
+        shutil.copytree(pairs / "validation" / "target", easy / "validation" / side)
+    here = {"every": 1, "images": 0, "folders": [str(easy)]}
+    first = train(settings(pairs, optimizer=slow, steps=2, validation=here), out)
+    changed = {"every": 1, "images": 0, "folders": [str(pairs)]}
+    with pytest.raises(TrainingError, match=r"validation\.folders.*the pairs to validate with are others"):
+        train(settings(pairs, optimizer=slow, steps=4, validation=changed), out)
+    again = train(settings(pairs, optimizer=slow, steps=4, validation=changed), out, accept_changes=True)
+    assert [row["step"] for row in again.history] == [3, 4]
+    assert max(row["psnr"] for row in again.history) < min(row["psnr"] for row in first.history)
+    best = max(again.history, key=lambda row: row["psnr"])
+    assert equal(weights(again.best), read_state(out / "states" / f"step-{best['step']:08.0f}.pt")["model"])
+    # The same pairs under another name, and a pause of validation, leave the best where it is.
+    moved = {"every": 0, "folders": []}
+    train(settings(pairs, optimizer=slow, steps=5, validation=moved), out, accept_changes=True)
+    copy = shutil.copytree(pairs, tmp_path / "copy")
+    same = train(
+        settings(pairs, optimizer=slow, steps=5, validation=changed | {"folders": [str(copy)]}),
+        out,
+        accept_changes=True,
+    )
+    assert same.history == again.history
 
 
 def test_folders_that_are_no_place_for_a_training(pairs: Path, tmp_path: Path) -> None:
@@ -439,5 +495,5 @@ def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> N
     steps = [step for stage, step, *_ in seen if stage == "training"]
     assert steps == sorted(steps)
     assert steps[-1] == 12
-    assert {stage for stage, *_ in seen} == {"decoding pairs", "training", "validating"}
+    assert {stage for stage, *_ in seen} == {"checking pictures", "decoding pairs", "training", "validating"}
     assert seen[-1][3] == 0.0

@@ -104,7 +104,17 @@ class Logs:
                 self._board.add_scalar(f"{name}/{key}", value, step)
 
 
+def check_kinds(kinds: tuple[str, ...]) -> None:
+    """Raises `ConfigError` where a kind of log cannot be written here."""
+    if "tensorboard" in kinds:
+        _writer_class()
+
+
 def _board(folder: Path, step: int) -> Any:
+    return _writer_class()(str(folder), purge_step=step + 1)
+
+
+def _writer_class() -> Any:
     try:
         from tensorboardX import SummaryWriter
     except ModuleNotFoundError as error:
@@ -112,7 +122,7 @@ def _board(folder: Path, step: int) -> Any:
             "logs.kinds: \"tensorboard\" needs the extra [train]: pip install 'defocus[train]'; or set "
             'logs.kinds = ["csv"]'
         ) from error
-    return SummaryWriter(str(folder), purge_step=step + 1)
+    return SummaryWriter
 
 
 def _read(path: Path) -> list[dict[str, str]]:

@@ -140,17 +140,35 @@ def read_state(file: Path) -> State:
     return state
 
 
-def check_same(state: State, config: TrainConfig, data: str, folder: Path, accept_changes: bool) -> list[str]:
-    """What changed since a state was written. Raises `TrainingError` with it, unless changes are accepted."""
+def check_same(
+    state: State, config: TrainConfig, data: str, validation: str | None, folder: Path, accept_changes: bool
+) -> list[str]:
+    """What changed since a state was written. Raises `TrainingError` with it, unless changes are accepted.
+
+    `data` and `validation`: identities of the pairs to learn from and to judge by; None: nothing is judged.
+    """
     changes = plan_difference(state["config"], config.decisive())
     if state["data"] != data:
         changes.append("the pairs of the data are others")
+    if other_judges(state, validation):
+        changes.append("the pairs to validate with are others")
     if changes and not accept_changes:
         raise TrainingError(
             f"{folder}: this training was begun otherwise: {'; '.join(changes)}. --accept-changes goes on with what is "
             "asked for now, --anew begins again; or choose another folder"
         )
+    if state["step"] > config.steps:
+        raise TrainingError(
+            f"{folder}: has {state['step']} steps already; the settings ask for {config.steps}: raise steps to "
+            f"{state['step']} or more, use --anew to begin again, or choose another folder"
+        )
     return changes
+
+
+def other_judges(state: State, validation: str | None) -> bool:
+    """Whether a state's best score was found with other pairs than those of now."""
+    before = state.get("validation")
+    return bool(state["best"]) and validation is not None and before != validation
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -30,11 +30,12 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("training", "train") from error
 
 from .averaging import Average
-from .logs import Logs
-from .losses import OWN_LOSS, build_loss, check_loss
+from .build import loss_name, network_overrides
+from .logs import Logs, check_kinds
+from .losses import build_loss
 from .models import build_model
 from .models.checkpoints import save_weights
-from .run_state import VERSION, RunFolder, State, check_same, read_state, write_whole
+from .run_state import VERSION, RunFolder, State, check_same, other_judges, read_state, write_whole
 from .train_data import Feed, ValidationPairs
 from .validation import Scores, judge
 
@@ -98,10 +99,7 @@ def train(
     `anew`: forget what is there; `accept_changes`: go on although settings or data changed. Under `accelerate launch`
     every process calls this with the same arguments. Raises `ConfigError`, `DatasetError` or `TrainingError`.
     """
-    if folders:
-        places = tuple(str(f) if "://" in str(f) else str(Path(f).absolute()) for f in folders)
-        config = config.model_copy(update={"data": config.data.model_copy(update={"folders": places})})
-        config = TrainConfig.model_validate(config.as_json())
+    config = config.with_folders(folders)
     AcceleratorState._reset_state(reset_partial_state=False)  # another training of this process had its own settings
     accelerator = _accelerator(config)
     folder = RunFolder(Path(out))
@@ -110,9 +108,10 @@ def train(
             return _Training(config, folder, accelerator, progress).run(accept_changes)
         folder.check()
         with folder.locked():
-            if anew:
+            training = _Training(config, folder, accelerator, progress)
+            if anew:  # now that nothing is wrong with what takes its place
                 folder.clear()
-            return _Training(config, folder, accelerator, progress).run(accept_changes)
+            return training.run(accept_changes)
 
 
 class _Training:
@@ -122,13 +121,13 @@ class _Training:
         self.config, self.folder, self.accelerator, self.watch = config, folder, accelerator, progress
         self.told = TrainProgress(config.steps)
         self.device = accelerator.device
-        loss = config.loss.name or OWN_LOSS.get(config.model.name, "")
-        check_loss(loss, config.model.name)
+        check_kinds(config.logs.kinds)
+        self.loss = build_loss(loss_name(config), **config.loss.options)
         torch.manual_seed(config.seed)
-        self.raw = build_model(config.model.name, config.model.size, **config.model.overrides)
-        self.loss = build_loss(loss, **config.loss.options)
+        self.raw = build_model(config.model.name, config.model.size, **network_overrides(config))
         self.feed = Feed(config, self.device, accelerator.process_index, accelerator.num_processes, self._tell_stage)
-        self.validation = ValidationPairs(config) if config.validation.every else None
+        self.validation = ValidationPairs(config, self._tell_stage) if config.validation.every else None
+        self.judged_by = self.validation.identity if self.validation is not None else None
         layout = torch.channels_last if config.compute.channels_last else torch.contiguous_format
         self.layout = layout
         self.raw.to(self.device, memory_format=layout)
@@ -300,6 +299,7 @@ class _Training:
             "step": done,
             "config": self.config.decisive(),
             "data": self.feed.identity,
+            "validation": self.judged_by,  # of the pairs that the best score is of
             "model": self.raw.state_dict(),
             "average": network.state_dict() if self.config.ema else None,
             "optimizer": self.optimizer.state_dict(),
@@ -324,18 +324,19 @@ class _Training:
         file = self.folder.latest()
         state = read_state(file) if file is not None else None
         changes: list[str] = []
+        judges = self.judged_by
         if state is not None:
-            changes = check_same(state, self.config, self.feed.identity, self.folder.path, accept_changes)
+            changes = check_same(state, self.config, self.feed.identity, judges, self.folder.path, accept_changes)
+            self._take(state)
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             self.folder.write_config(self.config)
         if state is None:
             return 0
-        if state["step"] > self.config.steps:
-            raise TrainingError(f"{file}: has {state['step']} steps already; the settings ask for {self.config.steps}")
-        self._take(state)
         self.rows, self.columns = state["rows"], state["columns"]
-        self.best, self.history = state["best"], state["history"]
+        if not other_judges(state, judges):  # scores of other pairs are no match for those to come
+            self.best, self.history = state["best"], state["history"]
+            self.judged_by = judges or state.get("validation")
         self.told.best_psnr = self.best.get("psnr")
         if self.accelerator.is_main_process:  # a kill may have come between the state and the weights
             self._write_weights("last", state["average"] or state["model"])
@@ -347,10 +348,16 @@ class _Training:
         return int(state["step"])
 
     def _take(self, state: State) -> None:
-        self.raw.load_state_dict(state["model"])
-        if self.config.ema:
-            self.average.model.load_state_dict(state["average"] or state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        try:
+            self.raw.load_state_dict(state["model"])
+            if self.config.ema:
+                self.average.model.load_state_dict(state["average"] or state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:
+            raise TrainingError(
+                f"{self.folder.path}: what was trained there is another network than the settings ask for; --anew "
+                "begins again, or choose another folder"
+            ) from error
         if self.accelerator.scaler is not None and state["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(state["scaler"])
 

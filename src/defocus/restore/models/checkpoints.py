@@ -31,6 +31,7 @@ SIGNS = {
     "nafnet": "middle_blks.0.conv1.weight",
     "restormer": "patch_embed.proj.weight",
 }
+STATE_SIGNS = {"version", "step", "config", "data", "model", "optimizer", "history"}  # see run_state.py
 SHOWN = 12  # keys of each kind in a message; the error holds them all
 
 State = dict[str, Tensor]
@@ -78,6 +79,11 @@ def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
         found = _read_torch(file)
         if isinstance(found, dict) and found.get("format") == FORMAT:
             return found["model"], dict(found["options"]), found["state"]
+        if isinstance(found, dict) and found.keys() >= STATE_SIGNS:
+            run = file.resolve().parent.parent
+            raise WeightsError(
+                f"is a training's state, to go on from, not its weights: take best.pt or last.pt of {run}", file=file
+            )
         found = _unwrapped(found)
     _check_state(found, file)
     return None, {}, _stripped(found)
