@@ -212,12 +212,11 @@ def test_a_real_network(trial: Path) -> None:
     assert not results.problems
     assert len(results.values("ours", "ssim")["net-a"]) == 5
 
-    one_row = table.model_copy(update={"tile_px": 33, "overlap_px": 16})
-    model.multiple = 8  # what this network would need if it were deeper
+    model.multiple = 8  # what this network would need if it were deeper: 40 and 24 pixels
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("defocus.restore.models.checkpoints.load_model", lambda *_, **__: ("nafnet", model))
-        with pytest.raises(DefocusError, match="of 33 pixels that share 17"):
-            evaluate_matrix(one_row.model_copy(update={"overlap_px": 17}), trial / "fresh")
+        with pytest.raises(DefocusError, match="of 36 pixels that share 18 "):
+            evaluate_matrix(table.model_copy(update={"tile_px": 36, "overlap_px": 18}), trial / "fresh")
 
     (trial / "b.pth").write_bytes(b"rubbish")
     with pytest.raises(DefocusError, match=r"b\.pth"):
