@@ -107,6 +107,7 @@ def test_what_fails_at_the_end_is_said_at_the_beginning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEFOCUS_NIQE", raising=False)
+    monkeypatch.setattr("defocus.evaluate.ablation.make_variants", lambda *_: pytest.fail("work began"))
     (tmp_path / "plan.toml").write_text('[psf]\nkind = "disk"\n[train]\npairs = 3\n[test]\npairs = 2\n')
     lessons = "[[curriculum]]\nstart = 0.0\nblur_px = [0, 4]\n"
     (tmp_path / "lessons.toml").write_text(

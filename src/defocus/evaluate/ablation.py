@@ -18,9 +18,9 @@ from typing import Any
 from ..draw import save
 from ..draw.training_curves import draw_training_curves
 from ..errors import ConfigError
+from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
-from ..restore.losses import OWN_LOSS, build_loss, check_loss
-from ..restore.models import model_options
+from ..restore.losses import build_loss
 from ..restore.train import TrainProgress, train
 from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
@@ -129,8 +129,7 @@ def own_config(config: TrainConfig, out: Path, variant: Variant, seed: int) -> T
     """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
     data = {"kind": "pairs", "folders": [str((out / DATA / variant.name).absolute())], "weights": [], "plan": None}
     validation = {"folders": [str((out / DATA / "full").absolute())], "split": "validation"}
-    changes = {"seed": seed, "data": data, "validation": validation}
-    return validated(TrainConfig, merged(config.as_json(), changes), ConfigError)
+    return config.changed({"seed": seed, "data": data, "validation": validation})
 
 
 def run_folder(out: Path, variant: Variant, seed: int) -> Path:
@@ -231,10 +230,7 @@ def check_ablation(
         told = "[[curriculum]]" if config.curriculum else f'data.kind = "{config.data.kind}"'
         raise ConfigError(f"an ablation trains on pairs that it makes of the plan: leave out {told}")
     own_config(config, Path(), VARIANTS[0], seeds[0])
-    model_options(config.model.name, config.model.size, **config.model.overrides)
-    loss = config.loss.name or OWN_LOSS[config.model.name]
-    check_loss(loss, config.model.name)
-    build_loss(loss, **config.loss.options)
+    build_loss(loss_name(config), **config.loss.options)  # a wrong network is told on the way
     weights = {(variant.name, seed): Path("weights") for seed in seeds for variant in VARIANTS}
     table = judging_table(config, Path(), weights, photographs, metrics)
     ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
