@@ -16,7 +16,7 @@ from defocus.lens.prescription import D_LINE_NM, Lens
 from defocus.optics.focus import rms_spot
 from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
-from defocus.optics.system import Bucket, System, pack
+from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
 from defocus.psf.propagate import intensity
 from defocus.psf.wavefronts import Requests, find_pose, request_wavefronts
@@ -217,7 +217,7 @@ def test_gradient_of_the_chief_ray() -> None:
 def test_gradient_through_a_psf() -> None:
     """From a lens parameter to the pixels: trace, focus, pupil, fits and propagation, against finite differences."""
     lens = load_lens("zeiss-tessar-50-f3.5")
-    system, size, pixel = pack([lens], bucket=Bucket(16, 10, 0))[0], 16, 0.02  # with room for aspheric terms
+    system, size, pixel = pack([lens], bucket=PLAIN)[0], 16, 0.02
     numbers = (0.4 * lens.image_radius, 0.7, 3000.0, 2000.0, math.nan)
     request = Requests(*(jnp.asarray(v, float) for v in numbers))
 
