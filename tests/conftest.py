@@ -37,27 +37,36 @@ def shared() -> Path:
     return folder
 
 
-# The slowest files, in this order: a worker that is left alone with one at the end would cost minutes. The first
-# compiles what most of the others then find compiled.
-FIRST = (
-    "test_psf_camera.py",
-    "test_gradients.py",
-    "test_survey_collection.py",
-    "test_apertures.py",
-    "test_psf.py",
-    "test_torch_data.py",
-    "test_resume.py",
-    "test_cli_blur.py",
-    "test_ray.py",
-    "test_alignment.py",
-    "test_draw_psf.py",
-    "test_ablation.py",
-    "test_train.py",
-    "test_library.py",
-)
+# Files that use the same programs run in one process, one after the other: what the first traced and compiled, or made
+# as a fixture, the others find. The two large families begin first, side by side; a worker that is left alone with a
+# slow file at the end would cost minutes.
+FAMILIES = {
+    "psf": (
+        "test_psf_camera.py",
+        "test_gradients.py",
+        "test_psf.py",
+        "test_cli_blur.py",
+        "test_alignment.py",
+        "test_draw_psf.py",
+        "test_photograph.py",
+    ),
+    "synth": (
+        "test_resume.py",
+        "test_torch_data.py",
+        "test_ray.py",
+        "test_ablation.py",
+        "test_bad_input.py",
+        "test_show.py",
+    ),
+    "survey": ("test_survey_collection.py", "test_library.py", "test_apertures.py", "test_cli_lens.py"),
+    "train": ("test_train.py", "test_train_data.py"),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files of FIRST first, the others in their own order."""
-    place = {name: number for number, name in enumerate(FIRST)}
-    items.sort(key=lambda item: place.get(item.path.name, len(FIRST)))
+    """Families first, the other files in their own order; for `--dist loadgroup`, a file without a family is one."""
+    names = [(family, file) for family, files in FAMILIES.items() for file in files]
+    place = {file: (number, family) for number, (family, file) in enumerate(names)}
+    items.sort(key=lambda item: place.get(item.path.name, (len(place), ""))[0])
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(place.get(item.path.name, (0, str(item.path)))[1]))
