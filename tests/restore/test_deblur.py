@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
 import struct
 import tracemalloc
 from itertools import pairwise
@@ -500,6 +502,50 @@ def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: P
     (out / ".defocus.jsonl").unlink()
     with pytest.raises(PhotoError, match=r"a.png: is there already, and nothing tells what made it"):
         made(first, nn.Identity())
+
+
+def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from defocus.restore import made_by as module
+
+    read: list[Path] = []
+    file_sum = module.file_sum
+    monkeypatch.setattr(module, "file_sum", lambda file: read.append(file) or file_sum(file))
+    photo, out = tmp_path / "a.tif", tmp_path / "out"
+    Image.fromarray(SMALL).save(photo)
+    jobs = plan_jobs(photo, out)
+
+    def made(**more: bool) -> Summary:
+        return deblur_all(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}), **more)
+
+    assert len(made().done) == 1
+    result, size = (out / "a.tif").read_bytes(), photo.stat().st_size
+    assert len(read) == 1
+    assert len(made().skipped) == 1
+    assert len(read) == 1  # skipped without reading the photograph
+    # Touched, or copied back: read once more, and known from then on.
+    os.utime(photo, ns=(1, 1))
+    assert [len(made().skipped) for _ in range(2)] == [1, 1]
+    assert len(read) == 2
+    # Another one of the same name and size.
+    Image.fromarray(255 - SMALL).save(photo)
+    assert photo.stat().st_size == size
+    with pytest.raises(PhotoError, match=r"out/a.tif: was made of another photograph than .*/a.tif is now: --over"):
+        made()
+    assert (out / "a.tif").read_bytes() == result
+    assert len(made(overwrite=True).done) == 1
+    assert (out / "a.tif").read_bytes() != result
+    assert len(made().skipped) == 1
+    # One of another size is known without reading it. What older versions wrote tells nothing of the photograph.
+    Image.fromarray(SMALL[:-1]).save(photo)
+    with pytest.raises(PhotoError, match="was made of another photograph"):
+        made()
+    lines = [json.loads(line) for line in (out / ".defocus.jsonl").read_text().splitlines()]
+    (out / ".defocus.jsonl").write_text("".join(json.dumps(line | {"of": None}) + "\n" for line in lines[:1]))
+    assert len(made().skipped) == 1
+    (out / ".defocus.jsonl").write_text(json.dumps({k: v for k, v in lines[0].items() if k != "of"}) + "\n")
+    assert len(made().skipped) == 1
 
 
 def test_ctrl_c_says_so(

@@ -44,12 +44,12 @@ def deblur(
     """Deblur photographs of any size with a trained network, tile by tile.
 
     EXIF data and colour profiles are kept. Results that are there are skipped, so that the same command goes on after a
-    stop; those of other weights or settings are refused. One photograph that cannot be restored is told, and the others
-    go on (exit code 1).
+    stop; those of other weights, settings or photographs are refused. One photograph that cannot be restored is told,
+    and the others go on (exit code 1).
     """
     from ..restore.config import merged, parse_change
     from ..restore.deblur import Settings, choose_device, deblur_all, plan_jobs
-    from ..restore.made_by import MadeBy, weights_sum
+    from ..restore.made_by import MadeBy, file_sum
     from ..restore.models.checkpoints import load_model
     from ..restore.tiles import check_precision, plan_tiles
     from .progress import StageBar
@@ -64,7 +64,7 @@ def deblur(
         more = merged(more, parse_change(text))
     name, network = load_model(weights, model, **more)
     plan_tiles((tile, tile), tile, overlap, network.multiple)
-    by = {"weights": weights_sum(weights), "model": name, "options": more, "tile": tile, "overlap": overlap}
+    by = {"weights": file_sum(weights), "model": name, "options": more, "tile": tile, "overlap": overlap}
     made_by = MadeBy(out, by | {"precision": precision, "bits": bits})
     with StageBar() as bar:
         summary = deblur_all(network, jobs, settings, overwrite=overwrite, made_by=made_by, progress=bar)

@@ -1,8 +1,8 @@
 """Photographs through a restoration network: which files, where the results go, and one after the other.
 
 A result is written whole or not at all, so a name that is there is done: the same command goes on where it was stopped.
-What was made by other weights or settings is refused (`made_by.py`). A photograph that cannot be restored is told, and
-the others go on.
+What was made by other weights or settings, or of another photograph, is refused (`made_by.py`). A photograph that
+cannot be restored is told, and the others go on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from ..errors import DefocusError, MissingExtraError, PhotoError
 from ..photo.image_files import PICTURES, read_picture
 from ..synth.store import open_store
-from .made_by import MadeBy
+from .made_by import MadeBy, see
 from .picture_bytes import FORMATS, Format, encoded, quantised
 from .picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
 from .tiles import restore_image
@@ -153,6 +153,7 @@ def deblur_photo(
     made_by: MadeBy | None = None,
 ) -> list[str]:
     """Restore one photograph and write the result; notes on what was changed or left out."""
+    of = see(job.photo) if made_by is not None else None  # before it is read: one that changes meanwhile is noticed
     image, metadata, bits, notes = read_for_restoring(job.photo)
     try:
         made = restore_image(
@@ -169,8 +170,8 @@ def deblur_photo(
         raise PhotoError(f"of what the network made, {error}; nothing was written", file=job.photo) from error
     del made
     data, more = encoded(values, KINDS[job.out.suffix.lower()], metadata)
-    if made_by is not None:
-        made_by.note(job.out)
+    if made_by is not None and of is not None:
+        made_by.note(job.out, of)
     open_store(job.out.absolute().parent).write(job.out.name, data)
     return notes + more
 
@@ -189,7 +190,7 @@ def deblur_all(
     With `made_by`, results that are there and were made by something else raise `PhotoError` before any work.
     """
     if made_by is not None and not overwrite:
-        made_by.check([job.out for job in jobs])
+        made_by.check((job.out, job.photo) for job in jobs)
     summary = Summary()
     start = time.perf_counter()
     model = model.to(settings.device).eval()

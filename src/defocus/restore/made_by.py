@@ -1,16 +1,20 @@
-"""By what the results in a folder were made, so that those of other weights are not taken for one's own.
+"""By what and of what the results in a folder were made, so that others are not taken for one's own.
 
-A hidden file in the folder holds a line of JSON for each result: its name, a sum of the weights, and the settings that
-decide its pixels. A line is written before its result, and an older result is removed before that: a file that is there
-was made by what its last line says.
+A hidden file in the folder holds a line of JSON for each result: its name, a sum of the weights, the settings that
+decide its pixels, and the photograph's size, time and sum. A line is written before its result, and an older result is
+removed before that: a file that is there was made by what its last line says, of what it says.
+
+A photograph of the same size and time is taken for the same; its bytes are read only where the time differs, so that a
+thousand results are skipped without reading their photographs. Lines of older versions tell nothing of the photograph,
+which is then not compared.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +31,7 @@ class MadeBy:
 
     folder: Path
     by: Mapping[str, Any]
-    _lines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _lines: dict[str, _Line] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         open_store(self.folder.absolute()).check_writable()
@@ -41,37 +45,86 @@ class MadeBy:
             for line in text.splitlines():
                 try:
                     told = json.loads(line)
-                    self._lines[str(told["result"])] = dict(told["by"])
+                    name, by, of = str(told["result"]), dict(told["by"]), told.get("of")
+                    self._lines[name] = _Line(by, None if of is None else Seen(**of))
                 except (ValueError, KeyError, TypeError):  # a line that was cut when the machine stopped
                     continue
 
-    def check(self, results: Sequence[Path]) -> None:
-        """Raise `PhotoError` for a result that is there and was made in another way."""
-        for result in results:
+    def check(self, results: Iterable[tuple[Path, Path]]) -> None:
+        """Raise `PhotoError` for a result that is there and was made in another way, or of another photograph.
+
+        `results` are the files to make, each with its photograph.
+        """
+        for result, photo in results:
             if not result.exists():
                 continue
             old = self._lines.get(self._name(result))
             if old is None:
                 raise PhotoError(f"is there already, and nothing tells what made it: {ADVICE}", file=result)
-            if old != self.by:
-                raise PhotoError(f"was made with {_difference(old, self.by)}: {ADVICE}", file=result)
+            if old.by != self.by:
+                raise PhotoError(f"was made with {_difference(old.by, self.by)}: {ADVICE}", file=result)
+            if old.of is not None:
+                self._check_photo(result, photo, old.of)
 
-    def note(self, result: Path) -> None:
+    def _check_photo(self, result: Path, photo: Path, of: Seen) -> None:
+        size, time = _size_and_time(photo)
+        if (size, time) == (of.bytes, of.mtime_ns):
+            return
+        if size != of.bytes or file_sum(photo) != of.sum:
+            raise PhotoError(f"was made of another photograph than {photo} is now: {ADVICE}", file=result)
+        self._write(result, replace(of, mtime_ns=time))  # copied or touched: its bytes need not be read again
+
+    def note(self, result: Path, of: Seen) -> None:
         """Remove an older result and write the line of the new one, which is to be written next."""
         result.unlink(missing_ok=True)
-        line = json.dumps({"result": self._name(result), "by": self.by})
+        self._write(result, of)
+
+    def _write(self, result: Path, of: Seen) -> None:
+        name = self._name(result)
         with (self.folder / LINES).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        self._lines[self._name(result)] = dict(self.by)
+            file.write(json.dumps({"result": name, "by": self.by, "of": asdict(of)}) + "\n")
+        self._lines[name] = _Line(dict(self.by), of)
 
     def _name(self, result: Path) -> str:
         return result.absolute().relative_to(self.folder.absolute()).as_posix()
 
 
-def weights_sum(file: str | Path) -> str:
-    """Of the bytes of a file of weights."""
-    with Path(file).open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A photograph's file as it was: size, time of its last change, sum of its bytes."""
+
+    bytes: int
+    mtime_ns: int
+    sum: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    by: dict[str, Any]
+    of: Seen | None
+
+
+def see(photo: Path) -> Seen:
+    """Raises `PhotoError` for a file that cannot be read."""
+    size, time = _size_and_time(photo)
+    return Seen(size, time, file_sum(photo))
+
+
+def _size_and_time(photo: Path) -> tuple[int, int]:
+    try:
+        told = photo.stat()
+    except OSError as error:
+        raise PhotoError(f"cannot be read: {error.strerror}", file=photo) from error
+    return told.st_size, told.st_mtime_ns
+
+
+def file_sum(file: str | Path) -> str:
+    """Of the bytes of a file. Raises `PhotoError` if it cannot be read."""
+    try:
+        with Path(file).open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
+    except OSError as error:
+        raise PhotoError(f"cannot be read: {error.strerror}", file=file) from error
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
