@@ -202,9 +202,16 @@ def test_quantise_rounds_to_the_nearest_and_clips(bits: int, top: int) -> None:
     np.testing.assert_array_equal(quantise(display, bits), np.repeat(levels[None, :, None], 3, axis=2))
     outside = np.asarray([[[-1.0, 2.0, 0.5]]], np.float32)
     assert quantise(outside, bits).tolist() == [[[0, top, (top + 1) // 2]]]
-    outside[0, 0, 0] = np.nan
-    with pytest.raises(DatasetError, match="1 values of the picture"):
-        quantise(outside, bits)
+    # More rows than are taken at a time.
+    tall = np.random.default_rng(0).uniform(-0.1, 1.1, (600, 2, 3)).astype(np.float32)
+    expected = np.rint(np.clip(tall, 0.0, 1.0).astype(np.float64) * top)
+    np.testing.assert_allclose(quantise(tall, bits), expected, rtol=0.0, atol=0.0 if bits == 8 else 1.0)
+    assert np.mean(quantise(tall, bits) != expected) < 0.01  # 16 bits and float32: some ties
+    tall[300, 1, 0], tall[599, 0, 2] = np.nan, np.inf
+    with pytest.raises(DatasetError, match="^2 values of the picture are no finite numbers, .* in row 300$"):
+        quantise(tall, bits)
+    with pytest.raises(DatasetError, match="pictures have 8 or 16 bits; not 12"):
+        quantise(outside, 12)
 
 
 @pytest.mark.parametrize("bits", [8, 16])

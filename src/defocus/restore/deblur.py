@@ -18,9 +18,10 @@ from jaxtyping import Float
 
 from ..errors import DefocusError, MissingExtraError, PhotoError
 from ..photo.image_files import PICTURES, read_picture
+from ..synth.pictures import quantise
 from ..synth.store import open_store
 from .made_by import MadeBy, see
-from .picture_bytes import FORMATS, Format, encoded, quantised
+from .picture_bytes import FORMATS, Format, encoded
 from .picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
 from .tiles import restore_image
 
@@ -165,7 +166,7 @@ def deblur_photo(
         raise PhotoError(f"{told}; take smaller ones (--tile)", file=job.photo) from error
     del image
     try:
-        values = quantised(made, bits if job.bits is None else job.bits)
+        values = quantise(made, bits if job.bits is None else job.bits)
     except DefocusError as error:
         raise PhotoError(f"of what the network made, {error}; nothing was written", file=job.photo) from error
     del made

@@ -8,7 +8,7 @@ import zlib
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 
 from ..errors import DefocusError
 from ..synth.pictures import png_bytes
@@ -18,22 +18,7 @@ Format = Literal["png", "jpg", "tif"]
 FORMATS: tuple[Format, ...] = ("png", "jpg", "tif")
 JPEG_QUALITY = 95
 JPEG_EXIF_BYTES = 65_533 - len(HEAD)  # what one segment of a JPEG holds
-BAND_ROWS = 256
-
-
-def quantised(display: Float[np.ndarray, "h w 3"], bits: int) -> Shaped[np.ndarray, "h w 3"]:
-    """Whole numbers of 8 or 16 bits, to the nearest; outside 0..1 clipped. A band of rows at a time, to save memory."""
-    if bits not in (8, 16):
-        raise DefocusError(f"pictures have 8 or 16 bits; not {bits}")
-    top = np.float32(2**bits - 1)
-    made = np.empty(display.shape, np.uint8 if bits == 8 else np.uint16)
-    for first in range(0, display.shape[0], BAND_ROWS):
-        band = display[first : first + BAND_ROWS]
-        bad = np.count_nonzero(~np.isfinite(band))
-        if bad:
-            raise DefocusError(f"{bad} values in rows {first} to {first + len(band) - 1} are no finite numbers")
-        made[first : first + BAND_ROWS] = np.clip(band, 0.0, 1.0) * top + np.float32(0.5)
-    return made
+STRIP_ROWS = 256  # of a TIFF
 
 
 def encoded(
@@ -85,7 +70,7 @@ def _tiff(values: Shaped[np.ndarray, "h w 3"], metadata: Metadata) -> bytes:
     from PIL import Image, TiffImagePlugin
 
     height, width = values.shape[:2]
-    strips = [_strip(values[first : first + BAND_ROWS]) for first in range(0, height, BAND_ROWS)]
+    strips = [_strip(values[first : first + STRIP_ROWS]) for first in range(0, height, STRIP_ROWS)]
     sizes = [len(strip) for strip in strips]
     tags = TiffImagePlugin.ImageFileDirectory_v2(b"II\x2a\0\x08\0\0\0")
     if metadata.exif is not None:
@@ -103,7 +88,7 @@ def _tiff(values: Shaped[np.ndarray, "h w 3"], metadata: Metadata) -> bytes:
         (273, long, tuple(int(n) for n in np.cumsum([0, *sizes[:-1]]))),
         (274, short, 1),  # upright
         (277, short, 3),
-        (278, long, min(BAND_ROWS, height)),
+        (278, long, min(STRIP_ROWS, height)),
         (279, long, tuple(sizes)),
         (284, short, 1),
         (317, short, 2),  # differences

@@ -19,17 +19,27 @@ from ..errors import DatasetError, PhotoError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = struct.Struct(">IIBBBBB")
+BAND_ROWS = 256
 _FROM_ABOVE = 2  # prediction rule of W3C PNG, section 9
 
 
 def quantise(display: Float[np.ndarray, "h w 3"], bits: int) -> Shaped[np.ndarray, "h w 3"]:
-    """Display values 0..1 as whole numbers of 8 or 16 bits, to the nearest; what lies outside is clipped."""
+    """Display values 0..1 as whole numbers of 8 or 16 bits, to the nearest; what lies outside is clipped.
+
+    A band of rows at a time: of a whole photograph, nothing is held beside the input and the result.
+    """
     if bits not in (8, 16):
         raise DatasetError(f"pictures have 8 or 16 bits; not {bits}")
-    if not np.isfinite(display).all():
-        raise DatasetError(f"{int((~np.isfinite(display)).sum())} values of the picture are no finite numbers")
-    kind, top = (np.uint8, 255.0) if bits == 8 else (np.uint16, 65535.0)
-    return (np.clip(display, 0.0, 1.0) * np.float32(top) + np.float32(0.5)).astype(kind)
+    top = np.float32(2**bits - 1)
+    made = np.empty(display.shape, np.uint8 if bits == 8 else np.uint16)
+    for first in range(0, display.shape[0], BAND_ROWS):
+        band = display[first : first + BAND_ROWS]
+        bad = ~np.isfinite(band)
+        if bad.any():
+            count, row = np.count_nonzero(~np.isfinite(display)), first + int(np.argwhere(bad)[0, 0])
+            raise DatasetError(f"{count} values of the picture are no finite numbers, the first of them in row {row}")
+        made[first : first + BAND_ROWS] = np.clip(band, 0.0, 1.0) * top + np.float32(0.5)
+    return made
 
 
 def png_bytes(values: Shaped[np.ndarray, "h w 3"]) -> bytes:
