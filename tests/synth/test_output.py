@@ -208,7 +208,7 @@ def test_quantise_rounds_to_the_nearest_and_clips(bits: int, top: int) -> None:
     np.testing.assert_allclose(quantise(tall, bits), expected, rtol=0.0, atol=0.0 if bits == 8 else 1.0)
     assert np.mean(quantise(tall, bits) != expected) < 0.01  # 16 bits and float32: some ties
     tall[300, 1, 0], tall[599, 0, 2] = np.nan, np.inf
-    with pytest.raises(DatasetError, match="^2 values of the picture are no finite numbers, .* in row 300$"):
+    with pytest.raises(DatasetError, match=r"^2 values of the picture are no finite numbers, .* in row 300$"):
         quantise(tall, bits)
     with pytest.raises(DatasetError, match="pictures have 8 or 16 bits; not 12"):
         quantise(outside, 12)
