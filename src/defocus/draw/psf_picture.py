@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 
 from ..errors import DefocusError
 from ..psf.spectrum import Bands
+from ..srgb import to_srgb
 from . import style
 
 Scale = Literal["linear", "log"]
@@ -62,11 +63,6 @@ def colours(psf: Float[np.ndarray, "bands rows columns"], bands: Bands) -> Pictu
     weights = np.maximum(overlap, 0.0) * 3.0 / count  # from blue to red
     ordered = np.asarray(psf, float)[np.argsort(bands.mean_nm)]
     return np.tensordot(weights[::-1], ordered, axes=1).transpose(1, 2, 0)
-
-
-def to_srgb(light: Picture) -> Picture:
-    """Linear light in 0 … 1 to sRGB code values in 0 … 1."""
-    return np.where(light <= 0.0031308, 12.92 * light, 1.055 * np.maximum(light, 1e-12) ** (1.0 / 2.4) - 0.055)
 
 
 def mappable(bands: int, scale: Scale, decades: float = DECADES) -> ScalarMappable:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..errors import DefocusError
+from ..srgb import from_srgb, to_srgb
 
 LUMINANCE = (0.2126, 0.7152, 0.0722)  # of linear sRGB
 CLIPPED = (0.001, 0.98)  # linear light beyond which a pixel tells nothing
@@ -50,15 +51,15 @@ class Photometry:
 
 
 def to_linear(display: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """sRGB (IEC 61966-2-1) to linear light."""
+    """sRGB, cut to 0..1, to linear light."""
     v = np.clip(np.asarray(display, np.float32), 0.0, 1.0)
-    return np.where(v <= 0.04045, v / 12.92, ((v + 0.055) / 1.055) ** 2.4).astype(np.float32)
+    return from_srgb(v).astype(np.float32)
 
 
 def to_display(linear: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """Linear light, cut to 0..1, to sRGB."""
     x = np.clip(np.asarray(linear, np.float32), 0.0, 1.0)
-    return np.where(x <= 0.0031308, 12.92 * x, 1.055 * x ** (1.0 / 2.4) - 0.055).astype(np.float32)
+    return to_srgb(x).astype(np.float32)
 
 
 def grey_of(linear: Float[np.ndarray, "h w 3"]) -> Float[np.ndarray, "h w"]:

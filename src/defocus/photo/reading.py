@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import PhotoError
+from ..srgb import from_srgb
 from .bayer import phase_of
 from .colour import grey_gains
 from .image_files import PICTURES, read_picture
@@ -41,7 +42,7 @@ def _looks_like_picture(path: Path) -> bool:
 def _read_srgb(path: Path, orientation: int | None) -> RgbPhoto:
     display, exif, notes = read_picture(path, orientation)
     # float32 in numpy: 16-bit files keep their accuracy, and reading starts no device
-    linear = np.where(display <= 0.04045, display / 12.92, ((display + 0.055) / 1.055) ** 2.4).astype(np.float32)
+    linear = from_srgb(display).astype(np.float32)
     notes = [*notes, "an sRGB file, made linear by the sRGB curve: its camera's response and clipping stay in it"]
     return RgbPhoto(path, linear, exif, tuple(notes))
 

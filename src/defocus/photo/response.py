@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import PhotoError
+from ..srgb import from_srgb, to_srgb
 
 
 class Response(eqx.Module):
@@ -66,8 +67,7 @@ def encode(linear: Float[Array, "*shape"], response: Response = SRGB) -> Float[A
         return jnp.interp(x, response.x, response.y).astype(x.dtype)
     if response.kind == "power":
         return _power(x, 1.0 / parameter)
-    v = jnp.where(x <= 0.0031308, 12.92 * x, 1.055 * _power(jnp.maximum(x, 0.0031308), 1.0 / 2.4) - 0.055)
-    return _bend(v, parameter)
+    return _bend(to_srgb(x, jnp), parameter)
 
 
 @jax.jit
@@ -78,8 +78,7 @@ def decode(display: Float[Array, "*shape"], response: Response = SRGB) -> Float[
         return jnp.interp(v, response.y, response.x).astype(v.dtype)
     if response.kind == "power":
         return _power(v, parameter)
-    v = _bend(v, 1.0 / parameter)
-    return jnp.where(v <= 0.04045, v / 12.92, _power((jnp.maximum(v, 0.04045) + 0.055) / 1.055, 2.4))
+    return from_srgb(_bend(v, 1.0 / parameter), jnp)
 
 
 def _power(x: Float[Array, "*shape"], exponent: Float[Array, ""] | float) -> Float[Array, "*shape"]:

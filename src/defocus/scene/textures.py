@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from ..srgb import from_srgb
 from .noise import Grid, fractal, hashed, noise
 
 Rgb = Float[np.ndarray, "height width 3"]
@@ -23,7 +24,7 @@ SUN = (-0.55, 0.6)  # light falls on reliefs from the upper left
 def hex_colour(code: str) -> Float[np.ndarray, "3"]:
     """Linear RGB of an sRGB colour such as "c68642"."""
     value = np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)]) / 255.0
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    return from_srgb(value)
 
 
 def ramp(t: Float[np.ndarray, "*shape"], codes: Sequence[str]) -> Float[np.ndarray, "*shape 3"]:

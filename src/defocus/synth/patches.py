@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..srgb import to_srgb
 from .plan import Augment
 
 SCALES = (1, 2, 4)  # pixels that the sharpness measure takes together
@@ -195,7 +196,7 @@ def measure_patches(
 def sharpness(linear: Float[Array, "rows cols 3"]) -> Float[Array, "scales"]:
     """Mean Sobel magnitude of the grey picture in display values, at several scales."""
     light = jnp.clip(linear @ jnp.asarray([0.2126, 0.7152, 0.0722], jnp.float32), 0.0, 1.0)
-    grey = jnp.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    grey = to_srgb(light, jnp)
 
     def edges(image: Float[Array, "h w"]) -> Float[Array, ""]:
         across = image[:, 2:] - image[:, :-2]
