@@ -21,6 +21,7 @@ from defocus.synth.pairs import make_pairs
 from defocus.synth.plan import make_plan
 from defocus.synth.recipe import Outcome
 from defocus.synth.run import _make_tasks
+from defocus.synth.show import show_pair
 from defocus.synth.sources import find_sources, read_source
 
 WIDTH, HEIGHT = 120, 80
@@ -438,6 +439,62 @@ def test_photographs_that_are_gone_are_refused_or_forgotten(
     assert [one for one, _ in every if one.startswith("train")] == [identity("train", k) for k in range(9)]
     assert "p0.png" not in {record.get("source") for _, record in every}
     assert run(["synth", "verify", str(out)]) == 0
+
+
+def test_folders_that_were_moved(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    """A data set goes on wherever it and its photographs lie, if they are the same, and tells nobody where they lay."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    photos.rename(old / "photos")
+    photo_plan["sources"] = [{"kind": "rgb", "folder": "photos"}]  # from the plan's file
+    write_plan(old / "plan.toml", photo_plan)
+
+    def go_on(folder: Path, *more: str) -> int:
+        return run(["synth", "run", str(folder / "plan.toml"), "--out", str(folder / "sets" / "out"), *more])
+
+    assert go_on(old, "--limit", "2") == 0
+    old.rename(new)
+    out = new / "sets" / "out"
+    done = {p: p.read_bytes() for p in out.rglob("*_c/*/*.png")}
+    assert len(done) == 4
+    # One pair again, before and without a run that goes on.
+    pair = json.loads((out / "pairs.jsonl").read_text().splitlines()[0])["id"]
+    assert show_pair(out, pair).same
+    # Another photograph under the name of one that was drawn from, then the right one again.
+    capsys.readouterr()
+    right = (new / "photos" / "p0.png").read_bytes()
+    write_photo(new / "photos", "p0", 99)
+    (new / "photos").rename(new / "pictures")
+    photo_plan["sources"] = [{"kind": "rgb", "folder": "pictures"}]
+    write_plan(new / "plan.toml", photo_plan)
+    assert go_on(new) == 2
+    assert "lie elsewhere than when this folder was begun, and p0.png is another one there" in told(capsys)
+    assert go_on(new) == 2  # not taken for looked at
+    capsys.readouterr()
+    (new / "pictures" / "p0.png").write_bytes(right)
+    shown = ["synth", "show", str(out), pair, "--out", str(tmp_path / "pair.png")]
+    assert run(shown) == 2
+    assert "photos is not a folder: if its files lie elsewhere now, give the plan (--plan)" in told(capsys)
+    assert run([*shown, "--plan", str(new / "plan.toml")]) == 0
+    assert go_on(new) == 0
+    assert {p: p.read_bytes() for p in done} == done
+    assert run(["synth", "verify", str(out)]) == 0
+    with Ledger(out / NAME) as ledger:
+        ledger.take("broken", [Outcome("train-000900", "failed", f"{new}/pictures/more/p9.png: cannot be decoded")])
+    assert run(["synth", "report", str(out)]) == 0
+    assert ">more/p9.png: cannot be decoded<" in (out / "report.html").read_text()
+    kept = json.loads((out / "plan.json").read_text())
+    assert kept["plan"]["sources"][0]["folder"] == "../../pictures"
+    for name in ("plan.json", "README.md", "pairs.jsonl", "report.html"):
+        assert str(tmp_path) not in (out / name).read_text()
+    (out / NAME).unlink()  # as it is passed on
+    assert show_pair(out, pair).same
+    # A plan that differs in more is another.
+    write_plan(new / "plan.toml", photo_plan | {"seed": 5})
+    assert run([*shown, "--plan", str(new / "plan.toml")]) == 2
+    assert "was made by another plan than the given one (seed: 3 -> 5)" in told(capsys)
 
 
 def test_a_folder_has_one_run_at_a_time_and_a_ledger_one_folder(

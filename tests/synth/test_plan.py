@@ -9,6 +9,15 @@ import pytest
 
 from defocus.cli import run
 from defocus.errors import PlanError
+from defocus.synth.card import card_text
+from defocus.synth.places import (
+    apart_from_places,
+    found_places,
+    kept_places,
+    same_places,
+    told_places,
+    without_places,
+)
 from defocus.synth.plan import load_plan, make_plan, plan_difference
 
 
@@ -138,3 +147,41 @@ def test_init_writes_a_plan_that_is_one(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is there already" in capsys.readouterr().err
     assert file.read_bytes() == before
     assert run(["synth", "init", str(file), "--force"]) == 0
+
+
+def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home" / "ann"
+    monkeypatch.setenv("HOME", str(home))
+
+    def plan(photos: Path, lenses: Path, depth: str = "{stem}.npz") -> dict[str, Any]:
+        source = {"kind": "rgb", "folder": str(photos), "depth": depth}
+        return make_plan({"sources": [source], "lenses": {"folders": [str(lenses)]}}).as_json()
+
+    def places(given: dict[str, Any]) -> tuple[str, str, str]:
+        return given["sources"][0]["folder"], given["lenses"]["folders"][0], given["sources"][0]["depth"]
+
+    # In the user's home, and in that of another: only what lies below a folder of theirs is told, or nothing.
+    out, theirs = home / "sets" / "out", tmp_path / "home" / "bob" / "lenses"
+    given = plan(home / "photos", theirs, str(home / "depth" / "{stem}.png"))
+    assert places(told_places(given, out)) == ("../../photos", "lenses", "{stem}.png")
+    assert places(kept_places(given, out)) == ("../../photos", str(theirs), str(home / "depth" / "{stem}.png"))
+    assert places(without_places(given)) == ("photos", "lenses", "{stem}.png")
+    assert places(told_places(given, None)) == ("photos", "lenses", "{stem}.png")  # an address, no folder
+    assert places(told_places(plan(Path("/photos"), out / "lenses"), out)) == ("photos", "lenses", "{stem}.npz")
+    # What is kept is found again; after a move, beside the moved folder. Older versions kept whole paths.
+    assert found_places(kept_places(given, out), out) == given
+    assert found_places(given, out) == given
+    moved = found_places(kept_places(given, out), tmp_path / "disk" / "sets" / "out")
+    assert moved["sources"][0]["folder"] == str(tmp_path / "disk" / "photos")
+    assert same_places(given, found_places(kept_places(given, out), out))
+    assert not same_places(given, moved)
+    # Plans that differ in places alone are the same, whatever the folders are called; others are not.
+    other = plan(tmp_path / "pictures", tmp_path / "glass", str(tmp_path / "maps" / "{stem}.png"))
+    assert apart_from_places(given) == apart_from_places(other)
+    assert apart_from_places(given) != apart_from_places(plan(home / "photos", theirs))
+    one = make_plan(given).fingerprint
+    assert one == make_plan(moved).fingerprint
+    assert one != make_plan(other).fingerprint
+    text = card_text(make_plan(given), [], sample=False)
+    assert "`photos`" in text
+    assert str(tmp_path) not in text

@@ -98,15 +98,19 @@ def show(
     pair: str = typer.Argument(..., help="Name of the pair, such as train-000012.", metavar="ID"),
     out: Path | None = typer.Option(None, "--out", help="Figure to write; by default ID.png."),
     record: bool = typer.Option(False, "--json", help="Print the pair's metadata."),
+    plan: Path | None = typer.Option(
+        None, "--plan", help="The folder's plan, where its photographs or lenses lie elsewhere now."
+    ),
 ) -> None:
     """Make one pair again from its metadata alone, compare it bit for bit, draw its PSFs, layers and depth."""
     from ..draw import check_figure_path, save
     from ..draw.synth_pair import draw_pair
+    from ..synth.plan import load_plan
     from ..synth.show import show_pair
 
     file = out or Path(f"{pair}.png")
     check_figure_path(file)
-    shown = show_pair(folder, pair)
+    shown = show_pair(folder, pair, None if plan is None else load_plan(plan))
     verdict = "the same bytes" if shown.same else f"{', '.join(shown.differing)} DIFFER"
     figure = draw_pair(
         shown.record, shown.made.pictures, depth_m=shown.depth_m, coc_px=shown.coc_px,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 
 from .layouts import DPDD_SPLITS
 from .metadata import CHECKSUMS, COLUMNS, JSON_LINES, SAMPLE, TABLE, Record, largest_blur_px
+from .places import without_places
 from .plan import Plan, Source, SplitName
 
 
@@ -239,13 +239,3 @@ def _licence(plan: Plan) -> str:
 
 def _last(folder: PurePath | None) -> str:
     return f"`{folder.name}`" if folder is not None else ""
-
-
-def without_places(plan: dict[str, Any]) -> dict[str, Any]:
-    """Folders by their last name: where they lay is nobody's business."""
-    made = json.loads(json.dumps(plan))
-    for source in made["sources"]:
-        if source["folder"]:
-            source["folder"] = PurePath(source["folder"]).name
-    made["lenses"]["folders"] = [PurePath(folder).name for folder in made["lenses"]["folders"]]
-    return made

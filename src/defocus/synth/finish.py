@@ -15,6 +15,7 @@ from .layouts import is_picture_path
 from .ledger import NAME, Ledger
 from .metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
 from .pictures import read_png
+from .places import told_places
 from .plan import Plan
 from .store import Store, open_store
 
@@ -54,7 +55,7 @@ def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
     """Plan, metadata, card, sample figure and checksums of what is done so far; the same bytes for the same pairs."""
     records = [record for _, _, _, record in ledger.items(status="done")]
     _remove_others(store, records)
-    about = {"defocus": __version__, "fingerprint": plan.fingerprint, "plan": plan.as_json()}
+    about = {"defocus": __version__, "fingerprint": plan.fingerprint, "plan": told_places(plan.as_json(), store.folder)}
     store.write(PLAN, json.dumps(about, indent=1).encode() + b"\n")
     store.write(JSON_LINES, jsonl_bytes(records))
     store.write(TABLE, table_bytes(records))

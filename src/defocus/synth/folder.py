@@ -14,12 +14,13 @@ from .layouts import read_shard
 from .ledger import NAME as LEDGER
 from .ledger import Ledger
 from .metadata import JSON_LINES, PLAN, Record, read_jsonl
+from .places import found_places
 from .store import Store, open_store
 
 
 @dataclass(frozen=True, slots=True)
 class PairFolder:
-    """Records come from the ledger where there is one, else from the lines of JSON."""
+    """Records come from the ledger where there is one, else from the lines of JSON. The plan has whole paths again."""
 
     store: Store
     plan: dict[str, Any]
@@ -68,7 +69,7 @@ def open_folder(folder: str | Path) -> PairFolder:
             plan = plan.get("plan", plan)
     if not isinstance(plan, dict):
         raise DatasetError("no plan: it is no JSON object", file=store.place(PLAN))
-    return PairFolder(store, plan, ledger)
+    return PairFolder(store, found_places(plan, store.folder), ledger)
 
 
 def pictures_of(

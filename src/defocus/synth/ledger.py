@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
+from .places import apart_from_places, found_places, kept_places, same_places
 from .plan import Plan, plan_difference
 from .recipe import Outcome
 
@@ -78,15 +79,19 @@ class Ledger:
 
     @property
     def plan(self) -> dict[str, Any] | None:
-        """The plan that the folder was begun with, as JSON."""
+        """The plan that the folder was begun with, as JSON; its places as `kept_places` makes them."""
         found = self.fact("plan")
         return None if found is None else json.loads(found)
 
-    def begin(self, plan: Plan, *, replan: bool = False) -> None:
-        """Take the plan, or refuse one that differs from what the folder was begun with; `replan` starts anew."""
-        old = self.plan
-        if old is not None and old != plan.as_json():
-            told = "; ".join(plan_difference(old, plan.as_json()))
+    def begin(self, plan: Plan, *, folder: Path | None = None, replan: bool = False) -> bool:
+        """Take the plan, or refuse one that differs from what the folder was begun with; `replan` starts anew.
+
+        `folder` is the data set's. True where the plan's own folders lie elsewhere than they did, and nothing else
+        differs: `keep` takes it after a look at what is in them.
+        """
+        old, new = self.plan, plan.as_json()
+        if old is not None and (before := apart_from_places(old)) != apart_from_places(new):
+            told = "; ".join(plan_difference(before, apart_from_places(new)))
             if not replan:
                 raise DatasetError(
                     f"this folder was begun with another plan ({told}): take another folder, or ask for --replan, "
@@ -94,8 +99,15 @@ class Ledger:
                     file=self.path.parent,
                 )
             self.forget()
+        elif old is not None:
+            return not same_places(found_places(old, folder), new)
+        self.keep(plan, folder)
+        return False
+
+    def keep(self, plan: Plan, folder: Path | None = None) -> None:
+        """Write down the plan, with the ways from the data set's folder to its own."""
         with self._db:
-            self._put("plan", json.dumps(plan.as_json(), sort_keys=True))
+            self._put("plan", json.dumps(kept_places(plan.as_json(), folder), sort_keys=True))
             self._put("format", str(FORMAT))
 
     def forget(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import PlanError
+from .places import without_places
 from .toml_model import read_toml, validated
 
 SplitName = Literal["train", "validation", "test"]
@@ -251,8 +252,8 @@ class Plan(_Part):
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that decides the pairs."""
-        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+        """Of everything that decides the pairs; of folders the last names, wherever they lie."""
+        return hashlib.sha256(json.dumps(without_places(self.as_json()), sort_keys=True).encode()).hexdigest()
 
 
 def load_plan(path: str | Path) -> Plan:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError, PlanError
-from .card import made_in_words, without_places
+from .card import made_in_words
 from .charts import bars, histogram, shares
 from .contact_sheet import VIEWER, contact_sheet
 from .folder import PairFolder, open_folder
 from .metadata import REPORT, Record, largest_blur_px
+from .places import folders_of, without_places
 from .plan import SPLITS, Plan, make_plan, plan_difference
 from .report_style import SCRIPT, STYLE
 from .store import open_store
@@ -183,7 +184,7 @@ def _candidates(opened: PairFolder) -> str:
         "failed": "failed",
     }
     bar = shares({words[status]: counts[status] for status in words if counts.get(status)})
-    rows = merged_reasons(opened.ledger.reasons().items())
+    rows = merged_reasons((_placeless(text, opened.plan), n) for text, n in opened.ledger.reasons().items())
     table = (
         '<div class="scroll"><table><tr><th>Reason</th><th class="n">Candidates</th></tr>'
         + "".join(
@@ -198,6 +199,13 @@ def _candidates(opened: PairFolder) -> str:
         "<h2>Candidates</h2><p>What became of every patch that was drawn, and why some were not made; n stands for "
         f'numbers that differ.</p><div class="box stack"><div>{bar}</div>{table}</div>'
     )
+
+
+def _placeless(text: str, plan: dict[str, Any]) -> str:
+    """Files by their names below the plan's folders."""
+    for folder in folders_of(plan):
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def _runs(opened: PairFolder) -> str:

@@ -25,10 +25,10 @@ from ..errors import DatasetError
 from .candidates import candidate_numbers
 from .finish import finish_folder, prepare_folder
 from .ledger import Ledger
-from .lens_pool import find_lenses
+from .lens_pool import LensPool, find_lenses
 from .patches import sharpest
 from .plan import Plan, SplitName
-from .sources import SourceName, find_sources, missing_depths
+from .sources import SourceName, files_sum, find_sources, missing_depths
 from .store import Store
 from .work import Job, Result, Task
 
@@ -120,10 +120,15 @@ def run_plan(
         if ledger_file is not None:
             _require_target(ledger, store)
         store.sweep()  # what a killed run left; nobody else writes here now
-        ledger.begin(plan, replan=replan)
+        moved = ledger.begin(plan, folder=store.folder, replan=replan)
         lenses = find_lenses(plan)
+        if moved:
+            progress.stage = "comparing photographs and lenses"
+            tell(progress)
+            _require_same_files(ledger, sources, lenses, replan)
         images = {split: [s.name for s in group] for split, group in sources.items()}
         _require_same(ledger, {"images": images, "lenses": {k: list(v) for k, v in lenses.of_split.items()}}, replan)
+        ledger.keep(plan, store.folder)
         begun = ledger.fact("version")
         if begun not in (None, __version__) and not replan:
             raise DatasetError(
@@ -190,6 +195,33 @@ def _require_same(ledger: Ledger, now: dict[str, dict[SplitName, list[str]]], re
         )
     for what, names in now.items():
         ledger.put(f"split/{what}", json.dumps(names))
+
+
+def _require_same_files(
+    ledger: Ledger, sources: dict[SplitName, tuple[SourceName, ...]], lenses: LensPool, replan: bool
+) -> None:
+    """Folders that lie elsewhere now hold what the candidates were drawn from; what is gone is told by others."""
+    photos = {source.name: source for group in sources.values() for source in group if source.photo is not None}
+    drawn: dict[tuple[str, str], str] = {}
+    for _, _, _, record in ledger.items():
+        drawn |= {(what, record[what]): record[f"{what}_sha256"] for what in ("source", "lens") if what in record}
+    for (what, name), digest in drawn.items():
+        if what == "source":
+            same = name not in photos or files_sum(photos[name]) == digest
+        else:
+            same = name not in lenses.lenses or lenses.lenses[name].sha256 == digest
+        if same:
+            continue
+        if replan:
+            ledger.forget()
+            return
+        words = "the photograph or its depth is" if what == "source" else "the lens is"
+        raise DatasetError(
+            f"the plan's folders lie elsewhere than when this folder was begun, and {name} is another one there: "
+            f"{words} not what the candidates were drawn from. Take the old ones, take another folder, or ask for "
+            "--replan",
+            file=ledger.path.parent,
+        )
 
 
 def _draw(

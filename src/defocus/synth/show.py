@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DatasetError
-from .folder import open_folder, pictures_of
+from ..errors import DatasetError, PlanError
+from .folder import PairFolder, open_folder, pictures_of
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of
 from .pictures import png_bytes
-from .plan import Plan, make_plan
+from .places import apart_from_places
+from .plan import Plan, make_plan, plan_difference
 from .recipe import Recipe
 from .sources import Sharp, find_source, read_source
 
@@ -38,8 +39,12 @@ class Shown:
     psfs: np.ndarray
 
 
-def show_pair(folder: str | Path, identity: str) -> Shown:
-    """Make one pair of a folder again. Raises `DatasetError` if there is none of that name, or its source is gone."""
+def show_pair(folder: str | Path, identity: str, plan: Plan | None = None) -> Shown:
+    """Make one pair of a folder again. Raises `DatasetError` if there is none of that name.
+
+    `plan`: the folder's, where photographs or lenses lie elsewhere than the folder tells; `PlanError` if they are not
+    found.
+    """
     opened = open_folder(folder)
     try:
         record = next((r for r in opened.records() if r["id"] == identity), None)
@@ -48,13 +53,16 @@ def show_pair(folder: str | Path, identity: str) -> Shown:
             raise DatasetError(
                 f"no pair {identity!r}; there are {', '.join(some) or 'none'}, ...", file=opened.store.root
             )
-        plan = make_plan(opened.plan)
+        plan = make_plan(opened.plan) if plan is None else _same(plan, opened)
         _, held = next(pictures_of(opened.store, [record], record["files"]))
     finally:
         opened.close()
     recipe = Recipe.from_json(record)
-    sharp = read_source(find_source(plan, recipe.source), plan)
-    lens = load_pool_lens(plan, recipe.lens)
+    try:
+        sharp = read_source(find_source(plan, recipe.source), plan)
+        lens = load_pool_lens(plan, recipe.lens)
+    except PlanError as error:
+        raise PlanError(f"{error.message}: if its files lie elsewhere now, give the plan (--plan)") from error
     made = make_pairs(plan, [recipe], {sharp.name: sharp}, {lens.name: lens})[0]
     files: dict[str, bytes] = {role: png_bytes(values) for role, values in made.pictures.items()}
     # Both what was written once and what is there now.
@@ -64,6 +72,14 @@ def show_pair(folder: str | Path, identity: str) -> Shown:
         if files.get(role) != held[role] or hashlib.sha256(files[role]).hexdigest() != about["sha256"]
     )
     return _shown(plan, record, recipe, sharp, lens, made, files, differing)
+
+
+def _same(plan: Plan, opened: PairFolder) -> Plan:
+    """The given plan, if it differs from the folder's in places alone."""
+    told = plan_difference(apart_from_places(opened.plan), apart_from_places(plan.as_json()))
+    if told:
+        raise DatasetError(f"was made by another plan than the given one ({'; '.join(told)})", file=opened.store.root)
+    return plan
 
 
 def _shown(

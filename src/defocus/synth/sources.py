@@ -85,6 +85,15 @@ def read_source(source: SourceName, plan: Plan) -> Sharp:
     return _make_scene(source, plan) if source.photo is None else _read_files(source, plan)
 
 
+def files_sum(source: SourceName) -> str:
+    """Of the bytes of a photograph and its depth, as the records have it."""
+    assert source.photo is not None
+    assert source.depth is not None
+    digest = hashlib.sha256(source.photo.read_bytes())
+    digest.update(source.depth.read_bytes())
+    return digest.hexdigest()
+
+
 class SourceCache:
     """The photographs in use, the latest ones kept. Threads may share it; two never read the same one at once."""
 
@@ -186,11 +195,9 @@ def _read_files(source: SourceName, plan: Plan) -> Sharp:
         from ..scene.depth_maps import complete_depth
 
         metres = complete_depth(np.ascontiguousarray(metres)).fitted(size, resize=True).depth_m
-    digest = hashlib.sha256(source.photo.read_bytes())
-    digest.update(source.depth.read_bytes())
     colour = photo.colour if photo.colour is not None else SensorColour.make()
     return Sharp(
-        source.name, source.kind, digest.hexdigest(), np.ascontiguousarray(linear, np.float32),
+        source.name, source.kind, files_sum(source), np.ascontiguousarray(linear, np.float32),
         _clipped(metres, plan), colour, (*photo.notes, *depth.notes),
     )  # fmt: skip
 

@@ -1,0 +1,90 @@
+"""Where the folders of a plan lie, apart from what is in them.
+
+What decides the pairs are the photographs and lenses, known by their names below the plan's folders and by the sums in
+the records; where the folders lie decides nothing. The ledger keeps the way from the data set's folder to them, so that
+all can be moved together, or the whole path where the two have nothing in common. `plan.json`, which is passed on with
+a data set, keeps the same way or else the folder's last name; the card the last name alone.
+
+Two places have something in common below a folder that is neither the root nor above the user's home.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from pathlib import Path, PurePath
+from typing import Any
+
+PlanJson = dict[str, Any]
+
+
+def without_places(plan: PlanJson) -> PlanJson:
+    """Folders by their last names, wherever they lie."""
+    return _mapped(plan, lambda path: PurePath(path).name)
+
+
+def apart_from_places(plan: PlanJson) -> PlanJson:
+    """What two plans have in common that differ in their places alone."""
+    return _mapped(plan, lambda path: "", lambda path: PurePath(path).name)
+
+
+def kept_places(plan: PlanJson, folder: Path | None) -> PlanJson:
+    """For the ledger: ways from the data set's folder, else whole paths."""
+    return _mapped(plan, lambda path: _way(path, folder) or os.path.abspath(path), str)
+
+
+def told_places(plan: PlanJson, folder: Path | None) -> PlanJson:
+    """For `plan.json`: ways from the data set's folder, else last names."""
+    return _mapped(plan, lambda path: _way(path, folder) or PurePath(path).name, lambda path: PurePath(path).name)
+
+
+def found_places(plan: PlanJson, folder: Path | None) -> PlanJson:
+    """As the ledger or `plan.json` tell, with whole paths again; those of older versions are whole."""
+    if folder is None:
+        return plan
+    base = os.path.realpath(folder)
+    return _mapped(plan, lambda path: os.path.normpath(os.path.join(base, path)), str)
+
+
+def folders_of(plan: PlanJson) -> list[str]:
+    """Those of photographs and of lenses; of depth where it has one of its own."""
+    sources = plan.get("sources", ())
+    photos = [source["folder"] for source in sources if source.get("folder")]
+    depths = [source["depth"] for source in sources if PurePath(source.get("depth", "")).is_absolute()]
+    return [*photos, *depths, *plan.get("lenses", {}).get("folders", ())]
+
+
+def same_places(one: PlanJson, other: PlanJson) -> bool:
+    """Whether two plans with whole paths mean the same folders."""
+    here, there = ([os.path.realpath(folder) for folder in folders_of(plan)] for plan in (one, other))
+    return here == there
+
+
+def _way(path: str, folder: Path | None) -> str | None:
+    """From the data set's folder to another; None where nothing is in common that may be told."""
+    if folder is None:
+        return None
+    here, there = os.path.realpath(folder), os.path.realpath(path)
+    try:
+        shared = Path(os.path.commonpath([here, there]))
+    except ValueError:  # two drives
+        return None
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    if shared == Path(shared.anchor) or shared in home.parents:
+        return None
+    return Path(os.path.relpath(there, here)).as_posix()
+
+
+def _mapped(plan: PlanJson, of_folder: Callable[[str], str], of_depth: Callable[[str], str] | None = None) -> PlanJson:
+    """With other folders; a depth pattern counts where it is a whole path."""
+    of_depth = of_depth or of_folder
+    made = copy.deepcopy(plan)
+    for source in made.get("sources", ()):
+        if source.get("folder"):
+            source["folder"] = of_folder(source["folder"])
+        if PurePath(source.get("depth", "")).is_absolute():
+            source["depth"] = of_depth(source["depth"])
+    if made.get("lenses", {}).get("folders"):
+        made["lenses"]["folders"] = [of_folder(folder) for folder in made["lenses"]["folders"]]
+    return made
