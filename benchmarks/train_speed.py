@@ -78,9 +78,13 @@ def main() -> None:
             row = {"variant": name, "steps_per_s": last["steps_per_s"], "all_s": seconds, "gpu_gb": memory}
             told.append(row | {"batch": config.batch, "crop": config.crop})
             print(json.dumps(told[-1]), flush=True)
-    about = {"machine": machine(("torch", "accelerate", "numpy")), "recipe": given.recipe, "changes": given.changes}
-    given.out.write_text(json.dumps(about | {"rows": told}, indent=1))
-    lines = ["| variant | batch | crop | steps/s | whole run, s |", "| --- | --- | --- | --- | --- |"]
+    told_by = machine(("torch", "accelerate", "numpy"))
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else told_by["cpu"]
+    about = {"machine": told_by, "device": device, "recipe": given.recipe, "changes": given.changes, "rows": told}
+    given.out.write_text(json.dumps(about, indent=1) + "\n")
+    lines = [f"# Speed of training ({device})", "", f"{given.recipe}, {given.steps} steps, torch {torch.__version__}; "]
+    lines[-1] += "the whole run has reading, compiling and saving in it."
+    lines += ["", "| variant | batch | crop | steps/s | whole run, s |", "| --- | --- | --- | --- | --- |"]
     lines += [
         f"| {r['variant']} | {r['batch']} | {r['crop']} | {r['steps_per_s']:.1f} | {r['all_s']:.1f} |" for r in told
     ]

@@ -26,10 +26,11 @@ from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
 from ..synth.run import Engine, Progress, run_plan
 from ..synth.toml_model import validated
+from .figures import draw_levels
 from .matrix import evaluate_matrix, opened_set, ready_measures
-from .results import Results
+from .results import Results, pooled
 from .table_file import EvaluationTable, Row, Test
-from .tables import compare
+from .tables import compare, seed_table
 
 DATA, RUNS, JUDGED, REPORT, CURVES = "data", "runs", "evaluation", "ablation.md", "curves.png"
 # What makes a pair the same patch behind the same lens.
@@ -148,9 +149,26 @@ def judge_variants(
     results = evaluate_matrix(judging_table(config, out, weights, photographs, metrics), out / JUDGED, watch.judging)
     same = {variant.name: same_pairs(out, variant) for variant in VARIANTS[1:]}
     draw_curves(out, seeds)
+    if len(seeds) > 1:
+        for test in results.table.tests:
+            draw_levels(over_seeds(results, seeds), test, out)
     report = out / REPORT
     report.write_text(_report(results, same, seeds, config), encoding="utf-8")
     return Ablation(results, same, report)
+
+
+def over_seeds(results: Results, seeds: Sequence[int]) -> Results:
+    """One row for each variant: of each picture the mean over the seeds."""
+    groups = []
+    for title, rows in seed_rows(results, seeds).items():
+        groups.append((rows[0].model_copy(update={"trained_on": title}), rows))
+    return pooled(results, groups)
+
+
+def seed_rows(results: Results, seeds: Sequence[int]) -> dict[str, list[Row]]:
+    """The rows of each variant, seed by seed."""
+    rows = {row.trained_on: row for row in results.table.rows}
+    return {variant.title: [rows[_title(variant, seed, seeds)] for seed in seeds] for variant in VARIANTS}
 
 
 def judging_table(
@@ -252,8 +270,15 @@ def _report(results: Results, same: dict[str, tuple[int, int]], seeds: Sequence[
         f"of the full synthesis: {shared}.",
         "",
     ]
-    title, _, rest = compare(results).partition("\n")
-    return "\n".join([title, "", *lines, rest.lstrip("\n")])
+    if len(seeds) == 1:
+        title, _, rest = compare(results).partition("\n")
+        return "\n".join([title, "", *lines, rest.lstrip("\n")])
+    lines[0] += " The value of a picture is its mean over the seeds; intervals are of pictures, not of seeds."
+    title, _, rest = compare(over_seeds(results, seeds)).partition("\n")
+    apart = ["## Each seed", "", "In brackets: less or more than the first row with the same seed.", ""]
+    for test in results.table.tests:
+        apart += [f"{test.label}:", "", seed_table(results, test, seed_rows(results, seeds), seeds), ""]
+    return "\n".join([title, "", *lines, rest.lstrip("\n"), *apart])
 
 
 def _batches(config: TrainConfig) -> str:

@@ -32,7 +32,7 @@ def draw_figures(results: Results, sets: Sequence[TestSet], source: Source, fold
             except (DefocusError, OSError) as error:
                 if (test.key, item.id) not in known:
                     problems.append(Problem(test.key, "figure", item.id, str(error)))
-        _draw_levels(results, test, folder)
+        draw_levels(results, test, folder)
     return problems
 
 
@@ -83,7 +83,8 @@ def _told(record: Record, metrics: Sequence[str]) -> str:
     return "   ".join(f"{KINDS[m].label} {number_text(record.values[m], KINDS[m].decimals)}" for m in shown)
 
 
-def _draw_levels(results: Results, test: Test, folder: Path) -> None:
+def draw_levels(results: Results, test: Test, folder: Path) -> None:
+    """Each measure that is told for blur levels, for all rows, as `TEST-MEASURE-by-blur.png`."""
     from ..draw.blur_levels import Line, draw_blur_levels
     from ..draw.style import save
 

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .measures import KINDS
-from .table_file import EvaluationTable
+from .table_file import EvaluationTable, Row
 
 CONFIDENCE = 0.95
 # The bootstrap knows no more spread than its pictures show: of normal values its intervals of 95 % hold the truth in
@@ -167,6 +167,23 @@ class Results:
             values = [repr(r.values[m]) if m in r.values else "" for m in self.table.metrics]
             writer.writerow([r.test, r.row, *names[r.row], r.image, blur, *values])
         return out.getvalue()
+
+
+def pooled(results: Results, groups: Sequence[tuple[Row, Sequence[Row]]]) -> Results:
+    """Several rows as one: a picture's values are the means over them, where all have one. Rows of no group stay."""
+    member = {row.key for _, rows in groups for row in rows}
+    kept = tuple(row for row in results.table.rows if row.key not in member)
+    found = {(r.test, r.image, r.row): r for r in results.records}
+    records = [r for r in results.records if r.row not in member]
+    for row, rows in groups:
+        for first in (r for r in results.records if r.row == rows[0].key):
+            others = [found.get((first.test, first.image, one.key)) for one in rows]
+            if all(others):
+                shared = set.intersection(*(set(r.values) for r in others if r))
+                means = {m: float(np.mean([r.values[m] for r in others if r])) for m in first.values if m in shared}
+                records.append(Record(first.test, row.key, first.image, first.blur_px, means))
+    table = results.table.model_copy(update={"rows": (*kept, *(row for row, _ in groups))})
+    return Results(table, tuple(records), results.problems, results.notes)
 
 
 @lru_cache(maxsize=8)

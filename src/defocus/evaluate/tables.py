@@ -144,6 +144,24 @@ def level_table(results: Results, test: Test, metric: str) -> str:
     return "\n".join(lines)
 
 
+def seed_table(results: Results, test: Test, groups: Mapping[str, Sequence[Row]], seeds: Sequence[int]) -> str:
+    """Means of trainings that differ in nothing but their seeds, and how far they are from the first group's."""
+    metrics = _measured(results, test)
+    heads = [f"{KINDS[m].label} {KINDS[m].arrow}, seed {seed}" for m in metrics for seed in seeds]
+    lines = [_header("Row", *heads)]
+    base = next(iter(groups.values()))
+    for title, rows in groups.items():
+        cells = []
+        for metric in metrics:
+            means = results.estimates(test.key, metric)
+            for row, first in zip(rows, base, strict=True):
+                apart = results.differences(test.key, metric, first.key).get(row.key)
+                told = f" ({_number(apart, metric, signed=True)})" if apart is not None else ""
+                cells.append(_number(means.get(row.key), metric) + told)
+        lines.append(_row(title, *cells))
+    return "\n".join(lines)
+
+
 def latex(results: Results, *, label: str = "tab:evaluation") -> str:
     """One table over all test sets, as in the paper's supplement. Needs booktabs, multirow and xcolor[table]."""
     metrics = results.table.metrics
