@@ -19,9 +19,13 @@ from defocus.evaluate.ablation import (
     Ablation,
     _report,
     check_ablation,
+    draw_levels,
+    judging_table,
+    over_seeds,
     run_ablation,
     variant_plan,
 )
+from defocus.evaluate.results import Record, Results
 from defocus.restore.pair_data import PairDataset
 from defocus.restore.train import TrainProgress
 from defocus.synth.engines.local import LocalEngine
@@ -35,7 +39,8 @@ from ..synth.conftest import TINY
 def small_plan() -> Plan:
     """Disks stand for lenses: nothing of optics is compiled."""
     counts = {"sources": [{"count": 3}], "train": {"pairs": 3}, "validation": {"pairs": 1}, "test": {"pairs": 2}}
-    return make_plan(deepcopy(TINY) | counts | {"psf": {"kind": "disk"}})
+    levels = {"levels_px": [1, 3], "weights": [1, 1], "proposals": 8}
+    return make_plan(deepcopy(TINY) | counts | {"psf": {"kind": "disk"}, "blur": levels})
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +93,33 @@ def test_judged_alike(ablation: tuple[Path, Ablation]) -> None:
     assert "gaussian: 3 of 3" in text
     assert "| Gaussian PSFs |" in text
     assert (out / CURVES).stat().st_size > 10_000
+
+
+def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:
+    """Full: 30 dB with both seeds; the others 1, 2, 3 dB less with seed 0, and 0.5 dB less than that with seed 1."""
+    weights = {(v.name, seed): Path("weights") for seed in (0, 1) for v in VARIANTS}
+    table = judging_table(settings(), tmp_path, weights, None, ("psnr",))
+    (test,) = table.tests
+    records = []
+    for row in table.rows:
+        place = next((n for n, v in enumerate(VARIANTS) if row.trained_on.startswith(v.title)), 10)
+        less = place + 0.5 * (row.trained_on.endswith("seed 1") and place > 0)
+        for picture in range(12):
+            one = Record(test.key, row.key, f"{picture:02d}", 1.0 + picture % 2 * 2.0, {"psnr": 30.0 + picture - less})
+            if (picture, row.trained_on) != (11, "one depth, seed 1"):  # a picture that one of them does not have
+                records.append(one)
+    results = Results(table, tuple(records))
+    together = over_seeds(results, (0, 1))
+    assert [row.trained_on for row in together.table.rows] == ["", *(v.title for v in VARIANTS)]
+    found = together.estimates(test.key, "psnr")
+    assert [round(found[row.key].mean, 9) for row in together.table.rows] == [25.0, 35.0, 33.75, 32.75, 31.75]
+    assert {e.count for e in found.values()} == {11}
+    text = _report(results, {}, (0, 1), settings())
+    assert "| nafnet (Gaussian PSFs) | −1.25 [−1.25, −1.25] |" in text
+    assert "| Gaussian PSFs | 34.00 (−1.00) | 33.50 (−1.50) |" in text
+    assert "| full synthesis | 35.00 | 35.00 |" in text
+    draw_levels(together, test, tmp_path)
+    assert (tmp_path / f"{test.key}-psnr-by-blur.png").stat().st_size > 10_000
 
 
 def test_what_would_not_be_fair_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
