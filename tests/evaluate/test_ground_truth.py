@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ from defocus.evaluate.ground_truth_report import write_ground_truth
 from defocus.evaluate.metrics import psnr
 from defocus.evaluate.photometry import histogram_distance, match_light, to_display, to_linear
 from defocus.evaluate.registration import Similarity, register, warped
+from defocus.evaluate.report_pictures import colour_histograms, curves
 from defocus.evaluate.residual_blur import blur_map
+from defocus.synth.charts import histogram
 
 SIDE, FINE = 256, 4
 BLOCK = 64
@@ -267,7 +270,31 @@ def test_report_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert run(["groundtruth", *both, "--block", str(BLOCK)]) == 1
     told = capsys.readouterr()
     assert "not measured: small: 12×12 pixels; at least 16×16" in told.err
-    assert "small: 12×12" in page.read_text()
+    text = page.read_text()
+    assert "small: 12×12" in text
+    assert "<h1>a against b</h1>" in text
+    assert "<p>1 pair.</p>" in text
+
+
+def test_axes_have_round_numbers_that_differ() -> None:
+    def ticks(chart: str) -> tuple[list[tuple[float, str]], list[str]]:
+        upright = re.findall(r'<text class="tick end" x="[\d.]+" y="([\d.]+)">(.*?)</text>', chart)
+        across = re.findall(r'<text class="tick" x="[\d.]+" y="[\d.]+">(.*?)</text>', chart)
+        return [(float(y), text) for y, text in upright], across
+
+    sigmas = [0.0, 1.0, 2.0, 4.0]
+    upright, across = ticks(curves({"a": (sigmas, [30.62, 29.1, 26.4, math.inf], "a")}, "σ", "dB"))
+    assert across == ["0", "1", "2", "3", "4"]
+    assert [text for _, text in upright] == ["26", "28", "30", "32", "dB"]
+    rows = sorted(y for y, _ in upright)
+    assert min(np.diff(rows)) > 11.5  # no text lies over another: that is the size of the letters
+    # All the same: one line, and an axis whose numbers differ.
+    upright, _ = ticks(curves({"a": (sigmas, [28.1308] * 4, "a")}, "σ", "dB"))
+    assert len({text for _, text in upright}) == len(upright) >= 4
+    _, across = ticks(colour_histograms(np.zeros((8, 8, 3)), np.ones((8, 8, 3))))
+    assert across == ["0", "64", "128", "192", "255"]
+    # Nothing is less than 0 where all are 0.
+    assert ">-" not in histogram({"pairs": [0.0, 0.0]}, "pixels")
 
 
 def test_small_and_equal_pictures_do_not_cost_the_report(
@@ -303,7 +330,8 @@ def test_small_and_equal_pictures_do_not_cost_the_report(
     assert float(rows["equal"]["blur_reward_db"]) == 0.0
     text = page.read_text()
     assert "∞" in text
-    assert not [word for word in (">inf", " inf", "−0.00", "+0.00", "nan ") if word in text]
+    assert not [word for word in (">inf", " inf", "−0.00", "+0.00", "nan ", "– px") if word in text]
+    assert text.count("<h3>Where they fit least") == 4  # told as well where there is nothing to show
     # Where nothing can be written is said before the first pair is read.
     monkeypatch.setattr(FileImage, "read", lambda _: pytest.fail("read"))
     (tmp_path / "folder.html").mkdir()

@@ -31,10 +31,9 @@ def groundtruth(
     images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split)
     if limit is not None and limit < len(images):
         images = [images[number * len(images) // limit] for number in range(limit)]
+    title = folder.resolve().name + (f" against {sharp.resolve().name}" if sharp is not None else "")
     with StageBar() as bar:
-        page, numbers, made, failed = write_ground_truth(
-            images, out, title=folder.resolve().name, block_px=block, progress=bar
-        )
+        page, numbers, made, failed = write_ground_truth(images, out, title=title, block_px=block, progress=bar)
     for name, why in failed:
         typer.echo(f"not measured: {name}: {why}", err=True)
     typer.echo(f"{len(made)} pairs measured; wrote {page} and {numbers}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ from .residual_blur import BLURRED_PX
 SHOWN = 40  # pairs with pictures
 MORE_STYLE = """
 .three{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:18px;margin-bottom:16px}
-.three h3,.crops{margin-top:4px} .three svg{border-radius:8px}
-.crops{display:grid;grid-template-columns:1fr 1fr;gap:3px} .crops svg{border-radius:0}
+.three h3,.crops{margin-top:4px} .three+.three h3 small{display:block;margin:0}
+svg.photo{overflow:hidden;border-radius:8px}
+.crops{display:grid;grid-template-columns:1fr 1fr;gap:3px;max-width:380px} .crops svg{border-radius:0}
 svg .moved{stroke:#ff9b21;fill:none} svg .differs{stroke:#ff3fa4;fill:none;stroke-dasharray:6 3}
 svg .halo{stroke:#000;stroke-opacity:.55;stroke-linecap:round} svg .arrow{stroke:#4dd2ff;stroke-linecap:round}
 svg .arrow.moved{stroke:#ff9b21} svg .arrow-foot{fill:#4dd2ff} svg .arrow-foot.moved{fill:#ff9b21;stroke:none}
@@ -42,10 +44,13 @@ svg .cross{stroke:#fff;stroke-opacity:.65;fill:none}
 svg .line{fill:none;stroke-width:1.7} svg .broken{stroke-dasharray:4 3}
 svg .red{stroke:#e03c31} svg .green{stroke:#2f9e44} svg .blue{stroke:#3b76d6}
 svg polyline.a{fill:none;stroke:var(--a)} svg polyline.b{fill:none;stroke:var(--b)}
-.facts{display:grid;grid-template-columns:auto 1fr;gap:2px 14px;font-size:13.5px;margin:0}
+.facts{columns:2 360px;column-gap:40px;font-size:13.5px;margin:0}
+.facts div{display:grid;grid-template-columns:6.5em 1fr;gap:14px;break-inside:avoid;padding:1px 0}
 .facts dt{color:var(--soft)} .facts dd{margin:0}
-.box+.box{margin-top:22px} .mark{font-style:normal;font-weight:600}
-.mark.m{color:#d97706} .mark.d{color:#d6337f} .mark.r{color:#0284c7}
+main>.box+.box{margin-top:22px} .mark{font-style:normal;font-weight:600}
+.mark.m{color:#d97706} .mark.d{color:#d6337f} .mark.r{color:#d7191c}
+.numbers{padding-left:0} .numbers td:first-child,.numbers th:first-child{position:sticky;left:0;max-width:18em;
+padding-left:20px;background:var(--card);overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 """
 COLUMNS = {
     "shift_right_px": "shift → px",
@@ -117,14 +122,14 @@ def _page(
     body = [
         '<p class="kicker">Defocus · ground truth</p>',
         f"<h1>{html.escape(title)}</h1>",
-        f'<p class="lead">{len(made)} pairs of a sharp and a blurred photograph. How well the sharp one can serve as '
+        f'<p class="lead">{_pairs(len(made))} of a sharp and a blurred photograph. How well the sharp one can serve as '
         "the truth: where it lies, how it was lit, how sharp it is, and what that does to PSNR.</p>",
         _tiles(rows),
         _distributions(rows),
         f"<h2>Pairs</h2><p>{shown}, the lowest first. Arrows: where content lies in the blurred picture beyond the "
         'shift, rotation and scale of the whole, magnified; <i class="mark m">moved</i> blocks stand out from the '
         'others, <i class="mark d">different</i> ones hold something that no blur of the sharp picture explains. '
-        f'Edges: <i class="mark d">red</i> where the edges of the truth are wider than σ = {BLURRED_PX:g} px, dark '
+        f'Edges: <i class="mark r">red</i> where the edges of the truth are wider than σ = {BLURRED_PX:g} px, dark '
         "where there are none.</p>",
         *cards,
         _table(rows),
@@ -155,10 +160,10 @@ def _tiles(rows: Sequence[dict[str, Any]]) -> str:
     tiles = [
         (f"{len(rows):,}", "pairs"),
         (f"{shifts:.2f} px", "shift of the whole, median"),
-        (f"{_number(_median(rows, 'local_rms_px'))} px", "local misalignment, median"),
+        (_pixels(_median(rows, "local_rms_px")), "local misalignment, median"),
         (f"{np.mean([r['moved_percent'] + r['differs_percent'] for r in rows]):.1f} %", "of blocks moved or differ"),
         (exposure, "change of exposure, median"),
-        (f"{_number(_median(rows, 'sharp_sigma_px'))} px", "σ of edges of the truth, median"),
+        (_pixels(_median(rows, "sharp_sigma_px")), "σ of edges of the truth, median"),
         (_decibels(_median(rows, "ceiling_all_db"), 1), "PSNR of a perfect restoration, median"),
         (_decibels(_median(rows, "blur_reward_db"), 2), "what blurring it gains, median"),
     ]
@@ -198,9 +203,9 @@ def _card(one: PairAnalysis, sharp: Float[np.ndarray, "h w 3"], blurred: Float[n
         ("Edges of the sharp one", over_picture(uri, found.size, blur_blocks(one.sharp_blur, found.size), "edges")),
     ]
     worst = worst_block(found)
+    crops = '<p class="none">no block could be laid on the other picture</p>'
     if worst is not None:
-        middle = float(found.x[worst[1]]), float(found.y[worst[0]])
-        pictures.append(("Where they fit least<small>sharp, blurred</small>", crop_pair(sharp, blurred, middle)))
+        crops = crop_pair(sharp, blurred, (float(found.x[worst[1]]), float(found.y[worst[0]])))
     top = max(bias.blurred_db) + 6.0  # the truth against itself has no limit
     truth = [value if value < top else math.nan for value in bias.truth_blurred_db]
     series = {
@@ -208,18 +213,18 @@ def _card(one: PairAnalysis, sharp: Float[np.ndarray, "h w 3"], blurred: Float[n
         "truth": (bias.sigmas_px, truth, "b broken"),
     }
     charts = [
+        ("Where they fit least<small>sharp, blurred</small>", crops),
         ("Histograms<small>full: sharp, broken: blurred</small>", colour_histograms(sharp, blurred)),
         (
             "PSNR when blurred by σ<small>full: perfect restoration, broken: the truth itself</small>",
             curves(series, "σ, pixels", "dB"),
         ),
-        ("Measured", _facts(one)),
     ]
     parts = [
         '<div class="three">' + "".join(f"<div><h3>{name}</h3>{body}</div>" for name, body in group) + "</div>"
         for group in (pictures, charts)
     ]
-    return f'<div class="box"><h3>{html.escape(one.id)}</h3>{"".join(parts)}</div>'
+    return f'<div class="box"><h3>{html.escape(one.id)}</h3>{"".join(parts)}{_facts(one)}</div>'
 
 
 def _facts(one: PairAnalysis) -> str:
@@ -227,14 +232,14 @@ def _facts(one: PairAnalysis) -> str:
     facts = {
         "whole": f"{_signed(row['shift_right_px'])} px right, {_signed(row['shift_down_px'])} px down, "
         f"{_signed(row['rotation_deg'], 3)}°, {_signed(row['scale_percent'])} %",
-        "local": f"{_number(row['local_rms_px'])} px rms, {_number(row['local_95_px'])} px at 95 %",
+        "local": f"{_pixels(row['local_rms_px'])} rms, {_pixels(row['local_95_px'])} at 95 %",
         "blocks": f"{row['moved_percent']:.0f} % moved, {row['differs_percent']:.0f} % differ",
         "light": "cannot be told"
         if light is None
         else f"{_signed(light.exposure_ev)} EV, corners {_signed(light.corner_ev)} EV; red, green, blue × "
         + ", ".join(f"{g:.3f}" for g in light.gains),
         "colour": "" if light is None else f"{light.before:.1f} levels apart, {light.after:.1f} after the fit",
-        "edges": f"σ {_number(row['sharp_sigma_px'])} px sharp, {_number(row['blurred_sigma_px'])} px blurred",
+        "edges": f"sharp: σ {_pixels(row['sharp_sigma_px'])}, blurred: σ {_pixels(row['blurred_sigma_px'])}",
         "input": f"{_decibels(one.bias.input_db, 2)}; {_decibels(one.bias.corrected_db, 2)} "
         "against the truth moved and lit",
         "ceilings, dB": ", ".join(f"{name} {number_text(value, 1)}" for name, value in one.bias.ceilings_db.items()),
@@ -242,9 +247,14 @@ def _facts(one: PairAnalysis) -> str:
     }
     return (
         '<dl class="facts">'
-        + "".join(f"<dt>{k}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items() if v)
+        + "".join(f"<div><dt>{k}</dt><dd>{_together(html.escape(v))}</dd></div>" for k, v in facts.items() if v)
         + "</dl>"
     )
+
+
+def _together(text: str) -> str:
+    """Numbers with their units on one line."""
+    return re.sub(r"(?<=[\d∞]) (?=px|dB|EV|%)", "\u00a0", text)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
@@ -252,10 +262,11 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     lines = []
     for row in sorted(rows, key=lambda r: r["ceiling_all_db"]):
         cells = "".join(f'<td class="n">{_number(row[key])}</td>' for key in COLUMNS)
-        lines.append(f"<tr><td>{html.escape(str(row['id']))}</td>{cells}</tr>")
+        name = html.escape(str(row["id"]))
+        lines.append(f'<tr><td title="{name}">{name}</td>{cells}</tr>')
     return (
         "<h2>Numbers</h2><p>More of them in the CSV file beside this page.</p>"
-        f'<div class="box scroll"><table><tr><th>pair</th>{head}</tr>{"".join(lines)}</table></div>'
+        f'<div class="box scroll numbers"><table><tr><th>pair</th>{head}</tr>{"".join(lines)}</table></div>'
     )
 
 
@@ -263,7 +274,7 @@ def _failures(failed: Sequence[tuple[str, str]]) -> str:
     if not failed:
         return ""
     lines = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in failed)
-    return f"<h2>Not measured</h2><p>{len(failed)} pairs.</p><ul>{lines}</ul>"
+    return f"<h2>Not measured</h2><p>{_pairs(len(failed))}.</p><ul>{lines}</ul>"
 
 
 def _method() -> str:
@@ -281,10 +292,18 @@ def _method() -> str:
     )
 
 
+def _pairs(count: int) -> str:
+    return f"{count:,} pair{'s' * (count != 1)}"
+
+
 def _number(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return number_text(value, 2)
+
+
+def _pixels(value: float) -> str:
+    return f"{number_text(value, 2)} px" if math.isfinite(value) else "unknown"
 
 
 def _signed(value: float, digits: int = 2) -> str:

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
+from ..synth.charts import even_ticks
 from .registration import Registration
 from .residual_blur import BLURRED_PX, BlurMap
 
 LARGEST_PX = 720
 CROP_PX = 160
 WIDTH, HEIGHT = 460.0, 220.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 12.0, 12.0, 38.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 12.0, 24.0, 38.0
 
 
 def jpeg_uri(display: Float[np.ndarray, "h w 3"], largest_px: int = LARGEST_PX) -> str:
@@ -34,7 +35,7 @@ def over_picture(uri: str, size: tuple[int, int], marks: str, label: str) -> str
     """Marks in the pixels of a picture of `size` = (width, height), drawn over its copy."""
     width, height = size
     return (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
+        f'<svg class="photo" viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(label)}">'
         f'<image href="{uri}" width="{width}" height="{height}" preserveAspectRatio="none"/>{marks}</svg>'
     )
 
@@ -129,16 +130,21 @@ def curves(
     unit: str,
     *,
     low: float | None = None,
+    across: Sequence[float] | None = None,
 ) -> str:
-    """Lines over a common axis: each of (x, y, class)."""
+    """Lines over a common axis: each of (x, y, class). `low`: where the upright axis begins; `across`: ticks of x."""
     xs = np.concatenate([np.asarray(x, float) for x, _, _ in series.values()])
     ys = np.concatenate([np.asarray(y, float) for _, y, _ in series.values()])
     ys = ys[np.isfinite(ys)]
     if not ys.size:
         return '<p class="none">nothing to show</p>'
-    bottom = float(ys.min()) if low is None else low
-    top = max(float(ys.max()), bottom + 1e-9)
-    begin, end = float(xs.min()), float(xs.max())
+    bottom, top = float(ys.min()) if low is None else low, float(ys.max())
+    if top - bottom < 0.01:  # one value: not the steps of its rounding
+        bottom, top = bottom if low is not None else bottom - 0.5, top + 0.5
+    up = even_ticks(bottom, top, 3)
+    bottom, top = up[0], up[-1]
+    ticks = even_ticks(float(xs.min()), float(xs.max()), 5) if across is None else across
+    begin, end = ticks[0], ticks[-1]
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = LEFT + (x - begin) / (end - begin) * (WIDTH - LEFT - RIGHT)
@@ -146,22 +152,20 @@ def curves(
 
     base = HEIGHT - BOTTOM
     parts = []
-    for share in (0.0, 0.5, 1.0):
-        value = bottom + share * (top - bottom)
+    for value in up:
         at = place(begin, value)[1]
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{at + 3.5:.1f}">{value:.3g}</text>')
+        parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{at + 3.5:.1f}">{value:.6g}</text>')
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value = begin + share * (end - begin)
-        parts.append(f'<text class="tick" x="{place(value, bottom)[0]:.1f}" y="{base + 16}">{value:.3g}</text>')
+    for value in ticks:
+        parts.append(f'<text class="tick" x="{place(value, bottom)[0]:.1f}" y="{base + 16}">{value:.6g}</text>')
     for name, (x, y, kind) in series.items():
         points = [place(float(a), float(b)) for a, b in zip(x, y, strict=True) if np.isfinite(b)]
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="line {kind}" points="{line}"><title>{html.escape(name)}</title></polyline>')
     middle = (LEFT + WIDTH - RIGHT) / 2.0
     parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 4}">{html.escape(label)}</text>')
-    parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{TOP - 2}">{html.escape(unit)}</text>')
+    parts.append(f'<text class="tick end" x="{LEFT - 6}" y="{TOP - 12}">{html.escape(unit)}</text>')
     return (
         f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
     )
@@ -175,4 +179,4 @@ def colour_histograms(sharp: Float[np.ndarray, "h w 3"], blurred: Float[np.ndarr
             counts = np.histogram(image[..., c], 64, (0.0, 1.0))[0] / image[..., c].size
             x = (np.arange(64) + 0.5) * 255.0 / 64
             series[f"{name}, {colour}"] = (list(x), list(100.0 * counts), colour + style)
-    return curves(series, "display value", "%", low=0.0)
+    return curves(series, "display value", "%", low=0.0, across=(0, 64, 128, 192, 255))

@@ -103,10 +103,16 @@ def _range(low: float, high: float, log: bool) -> tuple[float, float, list[float
         return low, high, [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
     low = 0.0 if 0.0 <= low < 0.5 * high else low
     if high <= low:
-        low, high = low - 0.5, high + 0.5
-    step = _nice((high - low) / 6.0)
+        low, high = (low - 0.5, high + 0.5) if low else (0.0, 1.0)
+    ticks = even_ticks(low, high)
+    return ticks[0], ticks[-1], ticks
+
+
+def even_ticks(low: float, high: float, parts: int = 6) -> list[float]:
+    """Round numbers, a step apart, from `low` or less to `high` or more: about so many steps."""
+    step = _nice((high - low) / parts)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return first * step, last * step, [n * step for n in range(first, last + 1)]
+    return [n * step for n in range(first, last + 1)]
 
 
 def _nice(step: float) -> float:

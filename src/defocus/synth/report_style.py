@@ -20,9 +20,9 @@ h2+p{margin:0 0 20px;color:var(--soft);max-width:75ch}
 h3{margin:0 0 8px;font-size:15px;font-weight:600}
 h3 small{font-weight:400;color:var(--soft);font-size:13px;margin-left:6px}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;margin:32px 0 0;
-background:var(--line);border:1px solid var(--line);border-radius:12px;overflow:hidden}
-.tiles div{background:var(--card);padding:16px 20px}
-.tiles b{display:block;font-size:25px;line-height:1.25;white-space:nowrap;font-weight:600;letter-spacing:-.02em}
+background:var(--card);border:1px solid var(--line);border-radius:12px;overflow:hidden}
+.tiles div{box-shadow:0 0 0 1px var(--line);padding:16px 20px}
+.tiles b{display:block;font-size:25px;line-height:1.25;font-weight:600;letter-spacing:-.02em}
 .tiles span{color:var(--soft);font-size:13.5px}
 .sheet{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:20px 18px}
 .pair{margin:0;cursor:zoom-in;min-width:0}
