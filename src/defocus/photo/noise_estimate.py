@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
-from scipy.ndimage import convolve
-from scipy.optimize import nnls
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from ..errors import PhotoError
 from .noise import Noise
@@ -30,6 +28,8 @@ BRIGHTEST = 0.9  # above, the white level may cut the noise
 
 def estimate_noise(mosaic: Float[np.ndarray, "h w"]) -> Noise:
     """`Noise` of a normalised mosaic. Best of a photograph that is flat and sharp in places, dark to bright."""
+    from scipy.ndimage import convolve  # slow to import, and most commands estimate nothing
+
     means, variances = [], []
     for row, column in ((0, 0), (0, 1), (1, 0), (1, 1)):
         plane = np.asarray(mosaic[row::2, column::2], np.float64)
@@ -62,6 +62,8 @@ def _line(
     signal: Float[np.ndarray, "points"], variance: Float[np.ndarray, "points"], scale: Float[np.ndarray, "points"]
 ) -> tuple[float, float]:
     """β₁ and β₂; each point counts with 1 / `scale`, for estimates of a variance scatter in proportion to it."""
+    from scipy.optimize import nnls  # slow to import, too
+
     weight = 1.0 / np.maximum(scale, 1e-12)
     fit, _ = nnls(np.stack([signal, np.ones_like(signal)], axis=1) * weight[:, None], variance * weight)
     return float(fit[0]), float(fit[1])
@@ -76,7 +78,7 @@ def _blocks(plane: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "blocks pixels
 def _quantile_of_noise() -> float:
     """The lowest-tenth variance of blocks of pure noise of variance 1."""
     freedom = _freedom()
-    return float(chi2.ppf(QUANTILE, freedom) / freedom)
+    return float(2.0 * gammaincinv(freedom / 2.0, QUANTILE) / freedom)  # of χ²; scipy.stats is slow to import
 
 
 def _freedom() -> float:

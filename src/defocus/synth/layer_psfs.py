@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.ndimage import gaussian_filter
 
 from ..psf.baselines import disk, gaussian
 from ..psf.compute import Side, Traced, trace_requests
@@ -128,6 +127,8 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], lenses: Sequence[PoolLen
 
 def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
     """Where a smoothed PSF is highest, to the right of and below its middle: a parabola through the logarithms."""
+    from scipy.ndimage import gaussian_filter  # slow to import
+
     smooth = np.log(np.maximum(gaussian_filter(psf.astype(np.float64), SMOOTH_PX, mode="constant"), 1e-12))
     row, col = (int(np.clip(v, 1, psf.shape[0] - 2)) for v in np.unravel_index(np.argmax(smooth), smooth.shape))
 
