@@ -64,7 +64,7 @@ def test_variants_change_one_thing() -> None:
         "full": [],
         "gaussian": ['psf.kind: "disk" -> "gaussian"'],
         "no-isp": ["sensor.isp: true -> false"],
-        "single-depth": ['depth.mode: "layers" -> "single"'],
+        "single-depth": ['depth.mode: "layers" -> "single"', 'blur.counts: "rendered" -> "patch"'],
     }
 
 

@@ -48,7 +48,8 @@ VARIANTS = (
     Variant("full", "full synthesis", {}),
     Variant("gaussian", "Gaussian PSFs", {"psf": {"kind": "gaussian"}}),
     Variant("no-isp", "no ISP, no noise", {"sensor": {"isp": False}}),
-    Variant("single-depth", "one depth", {"depth": {"mode": "single"}}),
+    # Blur levels, where a plan has them, count as in the full synthesis: they choose lens and focus.
+    Variant("single-depth", "one depth", {"depth": {"mode": "single"}, "blur": {"counts": "patch"}}),
 )
 
 

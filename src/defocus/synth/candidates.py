@@ -200,10 +200,7 @@ def _lens_and_focus(
     depths: tuple[float, float],
     diagonal_px: float,
 ) -> tuple[PoolLens, float]:
-    """A safe lens and a focus distance; with wanted blur levels, of many proposals the one nearest to the level.
-
-    Levels are of all depths of the patch, even where one of them is rendered: variants of a plan have the same lenses.
-    """
+    """A safe lens and a focus distance; with wanted blur levels, of many proposals the one nearest to the level."""
     random = generator(*name, "lens")
 
     def propose() -> tuple[int, float]:
@@ -217,6 +214,7 @@ def _lens_and_focus(
     low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
     wanted = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
     rows, distances = map(np.array, zip(*(propose() for _ in range(plan.blur.proposals)), strict=True))
-    largest = largest_coc_px(choice.table, rows, diagonal_px, depths, distances)
+    counted = depths if plan.blur.counts == "patch" else _layer_depths(plan, depths)
+    largest = largest_coc_px(choice.table, rows, diagonal_px, counted, distances)
     best = int(np.argmin(np.abs(largest - wanted)))
     return choice.lenses[int(rows[best])], float(distances[best])

@@ -139,14 +139,12 @@ class Limits(_Part):
 
 
 class Blur(_Part):
-    """A wanted distribution of the largest blur radius of a pair; without levels, whatever lenses and focus give.
-
-    With `depth.mode = "single"` it is the radius that the patch would have with all of its depths.
-    """
+    """A wanted distribution of the largest blur radius of a pair; without levels, whatever lenses and focus give."""
 
     levels_px: tuple[float, ...] = ()  # upper ends, ascending: [2, 8, 32] are 0 to 2, 2 to 8, 8 to 32
     weights: tuple[float, ...] = ()
     proposals: int = Field(64, ge=2, le=4096)
+    counts: Literal["rendered", "patch"] = "rendered"  # "patch": all of its depths, even where one is rendered
 
     @model_validator(mode="after")
     def _matching(self) -> Self:
