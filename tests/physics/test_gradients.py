@@ -229,10 +229,10 @@ def test_gradient_through_a_psf() -> None:
         spectrum = jax.tree.map(lambda leaf: leaf[0], found.spectrum)
         return intensity(spectrum, jnp.asarray(pixel), samples=256, size=size, supersample=3, dtype=jnp.float64).pixels
 
-    # One program for values and derivatives.
+    # One program for values and derivatives: a number of Python's own would be of another type, and compile again.
     both = jax.jit(lambda change: jax.jvp(psf, (change,), (jnp.ones(()),)))
     step = 1e-5
-    _, slope = both(jnp.zeros(()))
-    expected = (both(jnp.asarray(step))[0] - both(jnp.asarray(-step))[0]) / (2.0 * step)
+    (_, slope), (ahead, _), (behind, _) = (both(np.float64(change)) for change in (0.0, step, -step))
+    expected = (ahead - behind) / (2.0 * step)
     assert float(jnp.abs(expected).sum()) > 1.0
     assert float(jnp.abs(slope - expected).sum() / jnp.abs(expected).sum()) < 1e-5

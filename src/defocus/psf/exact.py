@@ -20,13 +20,10 @@ from ..optics.system import System, pack_one
 from .huygens import huygens, patches_from_rays
 from .sampling import bucket, needed_samples
 from .spectrum import Bands, parse_bands
-from .wavefronts import find_pose, wavefront_batch
+from .wavefronts import wavefront_batch
 
 MOST_RAYS = 4096  # across the pupil
 MARGIN = 1.25  # rays over the samples that the fast way needs
-
-
-_aim = jax.jit(find_pose)
 
 
 @jax.jit
@@ -54,21 +51,20 @@ def huygens_psf(
 ) -> tuple[Float[np.ndarray, "bands size size"], dict[str, Any]]:
     """The PSF and its report; arguments as those of `psf_batch`, each for one point. `rays` across the pupil."""
     parsed = parse_bands(bands)
-    system = pack_one(lens)
-    height, focus, shift = (jnp.asarray(float(v)) for v in (height_mm, focus_mm, sensor_shift_mm))
-    pose = _aim(system, height, focus, shift, jnp.asarray(by == "angle"))
+    found = wavefront_batch(
+        [lens], height_mm=[height_mm], azimuth=[azimuth], depth_mm=[depth_mm], focus_mm=[focus_mm],
+        sensor_shift_mm=[sensor_shift_mm], bands=parsed, by=by,
+    )  # fmt: skip
+    # On the host: taken on a device, the first of every array would be a program of its own.
+    pose, fitted = jax.tree.map(lambda leaf: leaf[0], jax.device_get((found.pose, found.wavefront)))
     data, sensor_z, chief, landing = pose.data, pose.sensor_z, pose.chief, pose.landing
     if not bool(chief.found):
         raise TraceError(f"{lens.name}: no chief ray: the farthest reaches {float(chief.reach):.4g}")
     waves = [w for band in parsed.wavelengths_nm for w in band]
-    fitted = wavefront_batch(
-        [lens], height_mm=[height_mm], azimuth=[azimuth], depth_mm=[depth_mm], focus_mm=[focus_mm],
-        sensor_shift_mm=[sensor_shift_mm], bands=parsed, by=by,
-    ).wavefront  # fmt: skip
-    if not bool(jnp.all(fitted.found)):
+    if not bool(np.all(fitted.found)):
         raise TraceError(f"{lens.name}: no light gets through at this field")
     window = jnp.asarray(pixel_um * size * 1e-3)
-    needed = float(jnp.max(needed_samples(fitted.half[0], fitted.blur[0], window, fitted.wavelength[0])))
+    needed = float(jnp.max(needed_samples(fitted.half, fitted.blur, window, fitted.wavelength)))
     rays = min(bucket(MARGIN * needed), MOST_RAYS) if rays is None else rays
     seen = []
     for wave in waves:

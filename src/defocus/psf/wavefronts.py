@@ -125,8 +125,9 @@ def wavefront_batch(
     requests = make_requests(height_mm, azimuth, depth_mm, focus_mm, sensor_shift_mm, iris)
     parts = list(find_stages(lenses, requests, parse_bands(bands), Optics(**optics)))
     order = np.argsort([row for stage in parts for row in stage.rows])
-    cut = [cut_to(stage.found, stage.places, stage.waves) for stage in parts]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *cut)
+    # On the host: on a device, choosing and joining would compile for every number of requests.
+    cut = [cut_to(jax.device_get(stage.found), stage.places, stage.waves) for stage in parts]
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)[order]), *cut)
 
 
 def find_stages(lenses: Sequence[Lens], requests: Requests, bands: Bands, optics: Optics) -> Iterator[Stage]:
