@@ -210,6 +210,7 @@ def test_a_camera_that_cannot_be_is_refused() -> None:
     for options, message in (
         ({"blades": 7}, r"blades at its full aperture, f/2, .* give an f-number"),
         ({"blades": 7, "f_number": 2.0049}, "blades at its full aperture"),
+        ({"blades": 7, "f_number": 1.4}, "f/1.4 is wider than its full aperture, f/2"),
         ({"focus_m": 0.04}, r"focus distance of 0.04 m lies within its front focal point at 0.0\d+ m"),
         ({"sensor_shift_mm": math.nan}, "sensor shift nan mm"),
         ({"sensor_shift_mm": math.inf}, "sensor shift inf mm"),

@@ -96,14 +96,14 @@ class Camera:
         data = first_order(system)
         self.iris: Iris | None = None
         widest, full = float(data.f_number), float(data.stop_radius)
+        if f_number is not None and f_number < widest * 0.999:
+            raise DefocusError(f"{lens.name}: f/{f_number:g} is wider than its full aperture, f/{widest:.3g}")
         if blades is not None and (f_number is None or f_number <= widest * 1.001):
             raise DefocusError(
                 f"{lens.name}: blades at its full aperture, f/{widest:.3g}, where they are out of the way and the "
                 "opening is round: give an f-number to stop it down, or leave the blades out"
             )
         if f_number is not None:
-            if f_number < widest * 0.999:
-                raise DefocusError(f"{lens.name}: f/{f_number:g} is wider than its full aperture, f/{widest:.3g}")
             lens = replace(lens, aperture=Aperture("stop_radius", full * widest / f_number))
             system = pack_one(lens)
             data = first_order(system)
