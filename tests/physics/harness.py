@@ -55,7 +55,8 @@ def trace_items(
 def pack_items(items: Sequence[tuple[Lens, float]], bucket: Bucket) -> System:
     """One `System` for lenses at wavelengths of their own."""
     systems = [pack([lens], wavelength, bucket) for lens, wavelength in items]
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *systems)
+    # By numpy: JAX would compile for every shape and every number of lenses.
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.concatenate(leaves)), *systems)
 
 
 def trace_one(

@@ -139,5 +139,5 @@ def test_as_an_accelerator_takes_a_batch(sample_rays, monkeypatch: pytest.Monkey
     # Only spherical lenses: no branch with Newton's steps is taken, and the numbers stay.
     plain = [i for i, lens in enumerate(lenses) if not any(s.aspheric for s in lens.surfaces)]
     chosen = np.resize(plain, len(lenses))
-    alone = at_once(*jax.tree.map(lambda leaf: leaf[chosen], (system, rays)))
+    alone = at_once(*jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (system, rays)))
     assert np.array_equal(alone.position, together.position[chosen], equal_nan=True)

@@ -109,10 +109,16 @@ def _needed(
             counts = traced.alive & (jnp.ravel(belongs) == 1)
             return jnp.max(jnp.where(counts, radius, 0.0), axis=-1), jnp.sum(belongs, axis=-1)
 
-        inner, count = beam(jnp.broadcast_to(walk, (DIRECTIONS, STEPS)))
-        last = jnp.maximum(count - 1, 0)[:, None]
-        rim, _ = beam((last + walk) * (walk[1] - walk[0]))  # once more, between the last one and the next
-        return jnp.maximum(inner, rim), chief.found, chief.reach
+        def narrow(_: Int[Array, ""], state: tuple[Array, Array]) -> tuple[Array, Array]:
+            """Once more, between the last ray that belongs and the next; as a loop it is compiled once."""
+            distance, largest = state
+            radius, count = beam(distance)
+            last = jnp.maximum(count - 1, 0)[:, None]
+            return (last + walk) * (walk[1] - walk[0]), jnp.maximum(largest, radius)
+
+        outwards = jnp.broadcast_to(walk, (DIRECTIONS, STEPS))
+        _, radius = jax.lax.fori_loop(0, 2, narrow, (outwards, jnp.zeros(system.surfaces)))
+        return radius, chief.found, chief.reach
 
     return over_lenses(one, heights, fractions)
 

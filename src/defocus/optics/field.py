@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 
-import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import TraceError
 from ..lens.prescription import Lens
 from .paraxial import first_order
-from .pupil import ChiefRay, FieldBy, chief_ray
+from .pupil import ChiefRay, chief_ray
 from .system import System
 
 
-@eqx.filter_jit
-def _chief(system: System, target: Float[Array, ""], by: FieldBy) -> ChiefRay:
-    return chief_ray(system, target, by)
+@jax.jit
+def _chief(system: System, target: Float[Array, ""], by_angle: Bool[Array, ""]) -> ChiefRay:
+    """One program for heights and angles."""
+    return chief_ray(system, target, by_angle)
 
 
 def image_radius_of(lens: Lens, system: System) -> float:
@@ -36,7 +37,7 @@ def image_radius_of(lens: Lens, system: System) -> float:
         data = first_order(system)
         from_focus = lens.object_distance + float(data.front_focal_distance)
         return abs(radius * float(data.focal_length) / from_focus)
-    chief = _chief(system, jnp.array(math.radians(radius)), "angle")
+    chief = _chief(system, jnp.array(math.radians(radius)), jnp.array(True))
     if not bool(chief.found):
         raise TraceError(
             f"{lens.name}: no ray of the outermost field, {radius:.4g}°, crosses the stop's centre; "
@@ -48,7 +49,7 @@ def image_radius_of(lens: Lens, system: System) -> float:
 def half_field(lens: Lens, system: System) -> float:
     """Angle (radians) in object space of the real chief ray that lands at the image radius."""
     height = image_radius_of(lens, system)
-    chief = _chief(system, jnp.array(height), "image_height")
+    chief = _chief(system, jnp.array(height), jnp.array(False))
     if not bool(chief.found):
         raise TraceError(
             f"{lens.name}: no ray through the stop's centre lands {height:.4g} mm from the axis; "

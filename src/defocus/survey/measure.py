@@ -30,6 +30,7 @@ from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
 
 PUPIL_SAMPLES = 33  # rays across a bundle
 LENSES_AT_ONCE = 64
+WORTH_A_PROGRAM = 2_000  # lenses of one bucket; compiling takes as long as so many lenses' padding
 FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
 
 
@@ -101,7 +102,7 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int], None] | None = 
                 progress(len(batch))
 
     # One thread per bucket: while one compiles, the other traces. The dearest bucket goes first.
-    groups = group_by_bucket([lens for _, lens, _ in prepared])
+    groups = group_by_bucket([lens for _, lens, _ in prepared], WORTH_A_PROGRAM, common=True)
     with ThreadPoolExecutor(max_workers=2) as pool:
         list(pool.map(run, reversed(groups)))
     return results
@@ -117,11 +118,11 @@ def _prepare(lens: Lens) -> tuple[Lens, float]:
 
 def _measure_batch(batch: Sequence[tuple[int, Lens, float]], bucket: Bucket) -> list[Measurement]:
     lenses = [lens for _, lens, _ in batch]
-    filler = [lenses[-1]] * (-len(lenses) % LENSES_AT_ONCE if len(lenses) > 1 else 0)
+    filler = [lenses[-1]] * (LENSES_AT_ONCE - len(lenses))  # one program serves one lens and a thousand
     radii = np.array([radius for _, _, radius in batch] + [batch[-1][2]] * len(filler))
     system = pack([*lenses, *filler], bucket=bucket)
     distances = np.array([lens.object_distance for lens in (*lenses, *filler)])
-    measured = jax.tree.map(np.asarray, _measure(system, jnp.asarray(radii), jnp.asarray(distances)))
+    measured = jax.tree.map(np.asarray, _measure(system, radii, distances, np.asarray(len(lenses))))
     return [_row(measured, i, radii[i]) for i in range(len(lenses))]
 
 
@@ -149,8 +150,13 @@ class _Measured(eqx.Module):
 
 @jax.jit
 def _measure(
-    system: System, image_radius: Float[Array, " lenses"], object_distance: Float[Array, " lenses"]
+    system: System,
+    image_radius: Float[Array, " lenses"],
+    object_distance: Float[Array, " lenses"],
+    count: Int[Array, ""],
 ) -> _Measured:
+    """`count` of the lenses are wanted."""
+
     def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
         chief = chief_ray(system, height, "image_height")
         vergence = vergence_of(chief, distance)
@@ -172,7 +178,7 @@ def _measure(
         third = third_order(system, jnp.arctan(radius / data.focal_length), data)
         return _Measured(data, seen, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
 
-    return over_lenses(one, system, image_radius, object_distance)
+    return over_lenses(one, system, image_radius, object_distance, count=count)
 
 
 def _row(measured: _Measured, i: int, radius: float) -> Measurement:
