@@ -18,6 +18,7 @@ from defocus.errors import DatasetError, DefocusError, DepthError  # noqa: E402
 from defocus.evaluate.downstream.depth import DisparityEstimator, disparity_rmse  # noqa: E402
 from defocus.evaluate.downstream.judge import Judged, Judgement, markdown, restored_pictures  # noqa: E402
 from defocus.evaluate.downstream.segmentation import Choice, Segmenter, overlap, without_doubles  # noqa: E402
+from defocus.evaluate.pictures import FileImage, TestImage  # noqa: E402
 
 ANY = Choice(
     points_per_side=3, least_score=-9.0, least_stability=0.0, largest_overlap=0.9
@@ -253,7 +254,7 @@ def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, caps
         assert words in capsys.readouterr().err
 
 
-def test_tables_mark_the_best_restored_row(tmp_path: Path) -> None:
+def test_tables_mark_the_best_restored_row() -> None:
     judged = Judged(
         [
             Judgement("1", "input", 0.6, 0.3, 0.7, 5),
@@ -267,5 +268,15 @@ def test_tables_mark_the_best_restored_row(tmp_path: Path) -> None:
     assert "| ours | <u>0.250</u> | **0.200** | **0.900** |" in text
     assert "| theirs | **0.200** | <u>0.300</u> | <u>0.800</u> |" in text
     assert "- 2: no sharp picture" in text
-    with pytest.raises(DatasetError, match="2 of 2 pictures are not there, such as x"):
-        restored_pictures(tmp_path, ["x", "y"])
+
+
+def test_restored_pictures_have_the_ids_of_their_pairs_or_the_names_of_the_blurred_files(tmp_path: Path) -> None:
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    images = [TestImage(f"test-{name}", FileImage(tmp_path / "source" / f"{name}.png")) for name in ("001", "002")]
+    with pytest.raises(DatasetError, match="2 of 2 pictures are not there, such as test-001 or 001"):
+        restored_pictures(folder, images)
+    for name in ("001.png", "test-002.jpg", "002.png"):
+        (folder / name).touch()
+    found = restored_pictures(folder, images)
+    assert {name: one.path.name for name, one in found.items()} == {"test-001": "001.png", "test-002": "test-002.jpg"}

@@ -16,7 +16,8 @@ def downstream(
     ],
     out: Annotated[Path, typer.Option(help="The folder for downstream.csv and downstream.md.")],
     restored: Annotated[
-        list[str] | None, typer.Option(help="NAME=FOLDER with restored pictures, under the pairs' names; repeatable.")
+        list[str] | None,
+        typer.Option(help="NAME=FOLDER of restored pictures, by their pairs' or files' names; repeatable."),
     ] = None,
     sharp: Annotated[Path | None, typer.Option(help="The folder of the sharp pictures.")] = None,
     kind: Annotated[str | None, typer.Option(help="A published set: dpdd, realdof, rtf, lfdof or syndof.")] = None,
@@ -58,7 +59,7 @@ def downstream(
         name, found, place = text.partition("=")
         if not found or not name or name in ("input", "sharp") or name in rows:
             raise DefocusError(f"--restored {text}: expected NAME=FOLDER, each name once, not input or sharp")
-        rows[name] = restored_pictures(place, [image.id for image in images])
+        rows[name] = restored_pictures(place, images)
     where = choose_device(device)
     store = open_store(out)
     store.check_writable()

@@ -194,13 +194,12 @@ class _Work:
             saved = self.saved[row.key, test.key]
             return saved.image(item) if saved.has(item) else None
         folder = row_folder(row, test)
-        names = dict.fromkeys((item.id, Path(item.input.place.split(" (")[0]).stem))
-        for name in names:
+        for name in item.names:
             for suffix in (*PICTURES, ".bmp"):
                 for spelled in (suffix, suffix.upper()):
                     if (folder / f"{name}{spelled}").is_file():
                         return FileImage(folder / f"{name}{spelled}")
-        raise DatasetError(f"holds no picture {' or '.join(names)}", file=folder)
+        raise DatasetError(f"holds no picture {' or '.join(item.names)}", file=folder)
 
     def _items(self) -> Iterator[tuple[Test, TestImage]]:
         for test, opened in zip(self.table.tests, self.sets, strict=True):

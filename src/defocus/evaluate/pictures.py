@@ -109,6 +109,11 @@ class TestImage:
     truth: Image | None = None
     blur_px: float | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Under which a restored copy may lie in a folder: the id, or what the blurred file is called."""
+        return tuple(dict.fromkeys((self.id, Path(self.input.place.split(" (")[0]).stem)))
+
 
 @dataclass(frozen=True, slots=True)
 class TestSet:

@@ -148,16 +148,17 @@ def _segments(
     }
 
 
-def restored_pictures(folder: str | Path, ids: Sequence[str]) -> dict[str, Image]:
-    """The pictures of a folder by the ids of a set: files of that name, whatever their ending."""
+def restored_pictures(folder: str | Path, images: Sequence[TestImage]) -> dict[str, Image]:
+    """The pictures of a folder by the ids of a set: files of that name or of the blurred one's, whatever the ending."""
     root = Path(folder)
     if not root.is_dir():
         raise DatasetError("there is no such folder", file=root)
     by_name = {p.stem: p for p in sorted(root.iterdir()) if p.suffix.lower() in PICTURES}
-    missing = [name for name in ids if name not in by_name]
+    found = {one.id: FileImage(by_name[name]) for one in images for name in reversed(one.names) if name in by_name}
+    missing = [" or ".join(one.names) for one in images if one.id not in found]
     if missing:
-        raise DatasetError(f"{len(missing)} of {len(ids)} pictures are not there, such as {missing[0]}", file=root)
-    return {name: FileImage(by_name[name]) for name in ids}
+        raise DatasetError(f"{len(missing)} of {len(images)} pictures are not there, such as {missing[0]}", file=root)
+    return dict(found)
 
 
 def markdown(judged: Judged, title: str, about: Sequence[str] = ()) -> str:
