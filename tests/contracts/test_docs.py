@@ -1,0 +1,39 @@
+"""Commands that the README and the documentation show are some, with options and lenses that there are."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from defocus import list_lenses
+from defocus.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = typer.main.get_command(app)
+LENSES = {entry.name for entry in list_lenses()}
+SHOWN = [
+    pytest.param(line.strip(), id=f"{file.name}:{number}")
+    for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+    if line.startswith("defocus ")
+]
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_commands_in_the_documentation_are_understood(line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    command = COMMAND
+    context = command.make_context("defocus", list(words))
+    while hasattr(command, "resolve_command"):
+        name, command, words = command.resolve_command(context, words)
+        context = command.make_context(name, list(words), parent=context)
+    lens = context.params.get("lens")
+    if lens is not None and not Path(lens).suffix[1:].isalpha():  # no file
+        assert lens in LENSES
+
+
+def test_there_are_commands_in_the_documentation() -> None:
+    assert len(SHOWN) > 40
