@@ -38,7 +38,12 @@ from ..synth.conftest import TINY
 
 def small_plan() -> Plan:
     """Disks stand for lenses: nothing of optics is compiled."""
-    counts = {"sources": [{"count": 3}], "train": {"pairs": 3}, "validation": {"pairs": 1}, "test": {"pairs": 2}}
+    counts = {
+        "sources": [{"count": 3, "names": ["table", "letters"]}],
+        "train": {"pairs": 3},
+        "validation": {"pairs": 1},
+        "test": {"pairs": 2},
+    }
     levels = {"levels_px": [1, 3], "weights": [1, 1], "proposals": 8}
     return make_plan(deepcopy(TINY) | counts | {"psf": {"kind": "disk"}, "blur": levels})
 

@@ -411,11 +411,11 @@ def test_a_changed_plan_is_refused(
     out = tmp_path / "out"
     shutil.copytree(reference_folder, out)
     before = {p: p.read_bytes() for p in out.rglob("*.png")}
-    tiny_plan["train"]["pairs"], tiny_plan["seed"] = 2, 4
+    tiny_plan["train"]["pairs"], tiny_plan["seed"] = 2, 5
     file = write_plan(tmp_path / "plan.toml", tiny_plan)
     assert run(["synth", "run", str(file), "--out", str(out)]) == 2
     message = told(capsys)
-    assert "seed: 3 -> 4; train.pairs: 6 -> 2" in message
+    assert "seed: 3 -> 5; train.pairs: 6 -> 2" in message
     assert "--replan" in message
     assert {p: p.read_bytes() for p in out.rglob("*.png")} == before
     assert run(["synth", "run", str(file), "--out", str(out), "--replan"]) == 0
