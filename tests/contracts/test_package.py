@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import defocus
+from defocus.cli.programs import keep_programs
 from defocus.srgb import from_srgb, to_srgb
 
 
@@ -72,3 +75,18 @@ def test_srgb_curve() -> None:
     np.testing.assert_allclose(from_srgb(to_srgb(x)), x, rtol=0.0, atol=5e-9)
     assert abs(np.diff(to_srgb(x[-2:]))[0]) < 1e-7
     assert to_srgb(x.astype(np.float32)).dtype == np.float32
+
+
+def test_programs_that_were_cut_short_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DIR", "MAX_SIZE"):
+        monkeypatch.delenv(f"JAX_COMPILATION_CACHE_{name}", raising=False)
+    for name in ("jit_a-1-cache", "jit_a-1-atime", "jit_b-2-cache", "other"):
+        (tmp_path / name).touch()
+    with FileLock(tmp_path / ".lockfile"):  # somebody writes
+        keep_programs(tmp_path)
+    assert (tmp_path / "jit_b-2-cache").exists()
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    keep_programs(tmp_path)
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()} - {".lockfile"}
+    assert left == {"jit_a-1-cache", "jit_a-1-atime", "other"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 LARGEST = 2 * 2**30  # bytes
@@ -27,3 +28,25 @@ def keep_programs(folder: Path | None = None) -> None:
     # With a largest size JAX also takes a lock, so that two commands do not read each other's half-written files.
     os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(LARGEST))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove programs without the time that JAX writes beside each, after it.
+
+    A process that was killed left them, maybe cut short. JAX stumbles over one such: it warns, and keeps no program
+    from then on.
+    """
+    try:
+        names = set(os.listdir(folder))
+    except OSError:
+        return
+    lone = [name for name in names if name.endswith("-cache") and f"{name.removesuffix('-cache')}-atime" not in names]
+    if not lone:
+        return
+    from filelock import FileLock, Timeout
+
+    with suppress(Timeout, OSError), FileLock(folder / ".lockfile", timeout=0):  # JAX's own: else one is being written
+        for name in lone:
+            if not (folder / f"{name.removesuffix('-cache')}-atime").exists():
+                (folder / name).unlink(missing_ok=True)
