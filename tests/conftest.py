@@ -58,7 +58,21 @@ FAMILIES = {
         "test_bad_input.py",
         "test_show.py",
     ),
-    "survey": ("test_survey_collection.py", "test_library.py", "test_apertures.py", "test_cli_lens.py"),
+    "survey": (
+        "test_survey_collection.py",
+        "test_library.py",
+        "test_apertures.py",
+        "test_cli_lens.py",
+        "test_draw.py",
+    ),
+    "rays": (
+        "test_pupils.py",
+        "test_real_rays.py",
+        "test_invariants.py",
+        "test_batching.py",
+        "test_paraxial.py",
+        "test_third_order.py",
+    ),
     "train": ("test_train.py", "test_train_data.py"),
 }
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
@@ -88,7 +87,16 @@ def wavefronts_of(
         bands=(wavelength_nm,),
         sensor_shift_mm=[shift] * count,
     )
-    return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i, 0]), found.wavefront) for i in range(count)]
+    known = jax.device_get(found.wavefront)  # on a device, each choice from an array would compile
+    return [jax.tree.map(lambda leaf, i=i: leaf[i, 0], known) for i in range(count)]
+
+
+@jax.jit
+def _on_grid(
+    x: Float[Array, "rows columns"], y: Float[Array, "rows columns"], wavefront: Wavefront
+) -> tuple[Float[Array, "rows columns"], Float[Array, "rows columns"]]:
+    """Phase (waves) and amplitude at points of the unit disk."""
+    return basis(x, y, DEGREE) @ wavefront.phase, basis(x, y, AMPLITUDE_DEGREE) @ wavefront.amplitude
 
 
 def pupil_map(wavefront: Wavefront, field: float, remove: Remove = "tilt") -> PupilMap:
@@ -103,9 +111,7 @@ def pupil_map(wavefront: Wavefront, field: float, remove: Remove = "tilt") -> Pu
     x, y = (np.linspace(low[i], high[i], GRID) for i in (0, 1))
     across, along = np.meshgrid(x, y)
     inside = np.hypot(across, along) <= np.interp(np.arctan2(across, along), turn, table)
-    place = jnp.asarray(across / half[0]), jnp.asarray(along / half[1])
-    wave = np.asarray(basis(*place, DEGREE) @ wavefront.phase)
-    amplitude = np.asarray(basis(*place, AMPLITUDE_DEGREE) @ wavefront.amplitude)
+    wave, amplitude = (np.asarray(values) for values in _on_grid(across / half[0], along / half[1], wavefront))
     found = bool(wavefront.found) and bool(inside.any()) and bool(np.isfinite(wave[inside]).all())
     wavelength = float(wavefront.wavelength)
     tilt, defocus = (0.0, 0.0), 0.0
