@@ -4,6 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Packages are installed without bytecode and tests start dozens of processes: what the first compiles, the others read,
+# whatever the environment says of bytecode.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test check format clean
 
 demo: $(READY)
