@@ -74,6 +74,7 @@ FAMILIES = {
         "test_third_order.py",
     ),
     "train": ("test_train.py", "test_train_data.py"),
+    "render": ("test_composite.py", "test_field.py", "test_inpaint.py", "test_layers.py"),
 }
 
 
