@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/defocus demo --out demo
 
 test: $(READY) check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -78,10 +79,28 @@ FAMILIES = {
 }
 
 
+FAMILY_OF = {
+    file: (number, family)
+    for number, (family, file) in enumerate((family, file) for family, files in FAMILIES.items() for file in files)
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Families first, the other files in their own order; for `--dist loadgroup`, a file without a family is one."""
-    names = [(family, file) for family, files in FAMILIES.items() for file in files]
-    place = {file: (number, family) for number, (family, file) in enumerate(names)}
-    items.sort(key=lambda item: place.get(item.path.name, (len(place), ""))[0])
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(place.get(item.path.name, (0, str(item.path)))[1]))
+    """Families first, the other files in their own order."""
+    items.sort(key=lambda item: FAMILY_OF.get(item.path.name, (len(FAMILY_OF), ""))[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `--dist loadfile`: a family is given out as one file is.
+
+    xdist's own groups do not do: with pytest 9.2 it writes them where nobody reads them, and gives out test by test.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class FamilyScheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return FAMILY_OF.get(Path(file).name, (0, file))[1]
+
+    return FamilyScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
