@@ -32,7 +32,7 @@ from defocus.restore.models import MODELS, build_model
 from machine import machine
 
 RADII_PX = (2.0, 4.0)
-RATES = {"nrknet": 7e-4, "iniknet": 1e-3, "nafnet": 1e-3, "restormer": 4e-4}
+RATES = {"nrknet": 2e-3, "iniknet": 1e-3, "nafnet": 1e-3, "restormer": 3e-4}
 STEPS = {"nrknet": (4, 256), "iniknet": (4, 256), "nafnet": (8, 256), "restormer": (8, 128)}  # batch, crop
 WARM, TIMED = 5, 20  # steps
 
@@ -195,7 +195,7 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         f"{told['cpu']}, {told['cores']} cores; torch {told['torch']}. Networks of the {result['size']} size, float32 "
         f"({result['matmul']}), Adam, −PSNR; two pairs of {result['pixels']}×{result['pixels']}, blurred by discs of 2 "
-        "and 4 px radius. A run ends with its time or above its goal.",
+        f"and 4 px radius. A run ends with its time or above its goal. {result['notes']}".rstrip(),
         "",
         "| network | parameters | rate | blurred | learned | evaluating | steps | seconds | goal | 40 dB after |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -247,7 +247,8 @@ def main() -> None:
         torch.backends.cudnn.benchmark = True
     result: dict[str, Any] = {
         "machine": machine(("torch", "numpy")), "matmul": matmul, "size": given.size, "pixels": given.pixels,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "CPU", "rows": [], "speed": [],
+        "device": torch.cuda.get_device_name() if device == "cuda" else "CPU", "notes": "", "rows": [],
+        "speed": [],
     }  # fmt: skip
     given.out.mkdir(parents=True, exist_ok=True)
     kind = "gpu" if device == "cuda" else "cpu"
@@ -257,6 +258,7 @@ def main() -> None:
         kept = json.loads(earlier.read_text())
         if any(kept[key] != result[key] for key in ("device", "matmul", "size", "pixels")):
             raise SystemExit(f"{earlier} was measured with other settings; give another folder")
+        result["notes"] = kept["notes"]
         result["rows"] = [row for row in kept["rows"] if given.only_speed or row["network"] not in names]
         result["speed"] = [] if given.speed or given.only_speed else kept["speed"]
 

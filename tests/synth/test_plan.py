@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from defocus.cli import run
-from defocus.errors import PlanError
+from defocus.errors import DatasetError, PlanError
 from defocus.synth.card import card_text
+from defocus.synth.ledger import Ledger
 from defocus.synth.places import (
     apart_from_places,
     found_places,
@@ -147,6 +149,19 @@ def test_init_writes_a_plan_that_is_one(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is there already" in capsys.readouterr().err
     assert file.read_bytes() == before
     assert run(["synth", "init", str(file), "--force"]) == 0
+
+
+def test_a_folder_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """What its plan could not say yet has its default; anything else is another plan, as ever."""
+    plan, other = make_plan({"seed": 3}), make_plan({"seed": 3, "blur": {"counts": "patch"}})
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.begin(plan)
+        older = json.loads(str(ledger.fact("plan")))
+        del older["blur"]["counts"], older["sensor"]
+        ledger.put("plan", json.dumps(older))
+        ledger.begin(plan)
+        with pytest.raises(DatasetError, match=r'another plan \(blur\.counts: "rendered" -> "patch"\)'):
+            ledger.begin(other)
 
 
 def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def judging_table(
 
 def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
     """PSNR on the full synthesis's validation pairs while the networks learn; None where there was no validation."""
-    curves: dict[str, list[tuple[float, float]]] = {}
+    curves: dict[str, list[list[tuple[float, float]]]] = {}
     blurred = None
     for variant in VARIANTS:
         for seed in seeds:
@@ -205,11 +205,13 @@ def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
             with file.open(encoding="utf-8", newline="") as lines:
                 rows = list(csv.DictReader(lines))
             if rows:
-                curves[_title(variant, seed, seeds)] = [(float(row["step"]), float(row["psnr"])) for row in rows]
+                curve = [(float(row["step"]), float(row["psnr"])) for row in rows]
+                curves.setdefault(variant.title, []).append(curve)
                 blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
     if not curves:
         return None
-    figure = draw_training_curves(curves, "PSNR, dB", "Validation on the full synthesis", level=blurred)
+    title = "Validation on the full synthesis" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+    figure = draw_training_curves(curves, "PSNR, dB", title, level=blurred)
     save(figure, out / CURVES)
     return out / CURVES
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import DatasetError
 from .places import apart_from_places, found_places, kept_places, same_places
-from .plan import Plan, plan_difference
+from .plan import Plan, completed, plan_difference
 from .recipe import Outcome
 
 NAME = "ledger.sqlite"
@@ -81,7 +81,7 @@ class Ledger:
     def plan(self) -> dict[str, Any] | None:
         """The plan that the folder was begun with, as JSON; its places as `kept_places` makes them."""
         found = self.fact("plan")
-        return None if found is None else json.loads(found)
+        return None if found is None else completed(json.loads(found))
 
     def begin(self, plan: Plan, *, folder: Path | None = None, replan: bool = False) -> bool:
         """Take the plan, or refuse one that differs from what the folder was begun with; `replan` starts anew.

@@ -283,6 +283,16 @@ def plan_difference(old: dict[str, Any], new: dict[str, Any], where: str = "") -
     return lines
 
 
+def completed(old: dict[str, Any]) -> dict[str, Any]:
+    """A plan of an earlier version as JSON: what it could not say yet has its default, which changes nothing."""
+
+    def filled(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        both = {k: (v, given[k]) for k, v in defaults.items() if isinstance(v, dict) and isinstance(given.get(k), dict)}
+        return defaults | given | {key: filled(*parts) for key, parts in both.items()}
+
+    return filled(make_plan({}).as_json(), old)
+
+
 def _anchored(plan: Plan, folder: Path) -> Plan:
     """Relative folders become absolute."""
 

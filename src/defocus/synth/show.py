@@ -16,7 +16,7 @@ from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of
 from .pictures import png_bytes
 from .places import apart_from_places
-from .plan import Plan, make_plan, plan_difference
+from .plan import Plan, completed, make_plan, plan_difference
 from .recipe import Recipe
 from .sources import Sharp, find_source, read_source
 
@@ -76,7 +76,7 @@ def show_pair(folder: str | Path, identity: str, plan: Plan | None = None) -> Sh
 
 def _same(plan: Plan, opened: PairFolder) -> Plan:
     """The given plan, if it differs from the folder's in places alone."""
-    told = plan_difference(apart_from_places(opened.plan), apart_from_places(plan.as_json()))
+    told = plan_difference(apart_from_places(completed(opened.plan)), apart_from_places(plan.as_json()))
     if told:
         raise DatasetError(f"was made by another plan than the given one ({'; '.join(told)})", file=opened.store.root)
     return plan
