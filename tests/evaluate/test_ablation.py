@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from defocus.evaluate.ablation import (
 from defocus.evaluate.results import Record, Results
 from defocus.restore.pair_data import PairDataset
 from defocus.restore.train import TrainProgress
+from defocus.synth import sources
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.plan import Plan, make_plan, plan_difference
 from defocus.synth.run import Progress
@@ -48,11 +50,21 @@ def small_plan() -> Plan:
     return make_plan(deepcopy(TINY) | counts | {"psf": {"kind": "disk"}, "blur": levels})
 
 
+READ: list[str] = []  # sources, each time that one was read for the fixture
+
+
 @pytest.fixture(scope="module")
 def ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ablation]:
+    def counting(source: sources.SourceName, plan: Plan) -> sources.Sharp:
+        READ.append(source.name)
+        return read_source(source, plan)
+
     out = tmp_path_factory.mktemp("ablation")
     config = settings(steps=3, batch=2, validation={"every": 2, "images": 0})
-    return out, run_ablation(small_plan(), config, out, LocalEngine(1))
+    read_source = sources.read_source
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "read_source", counting)
+        return out, run_ablation(small_plan(), config, out, LocalEngine(1))
 
 
 def test_variants_change_one_thing() -> None:
@@ -83,6 +95,10 @@ def test_same_patches_blurred_in_other_ways(ablation: tuple[Path, Ablation]) -> 
         assert max(apart) > 1e-3, name
     for name in ("gaussian", "single-depth"):  # what a lens without blur would show is the same
         assert all(bool((a["target"] == b["target"]).all()) for a, b in zip(pairs[name], pairs["full"], strict=True))
+
+
+def test_a_photograph_is_read_once_to_draw_and_to_make(ablation: tuple[Path, Ablation]) -> None:
+    assert set(Counter(READ).values()) == {len(VARIANTS)}  # a run for each variant
 
 
 def test_judged_alike(ablation: tuple[Path, Ablation]) -> None:

@@ -29,7 +29,7 @@ TRIES = 3
 
 
 class LocalEngine:
-    """`workers` processes; 1 works in this one."""
+    """`workers` processes; 1 works in this one, and keeps the photographs that it has read until it is closed."""
 
     name = "local"
 
@@ -37,6 +37,7 @@ class LocalEngine:
         if workers < 1:
             raise DatasetError(f"{workers} workers; expected 1 or more")
         self.workers = workers
+        self._here: Worker | None = None
         if workers > 1:
             leave_room()  # this process looks at lenses with JAX, too
 
@@ -49,27 +50,33 @@ class LocalEngine:
         )
 
     def close(self) -> None:
-        """Workers end with the tasks."""
+        """Worker processes end with their tasks."""
+        if self._here is not None:
+            self._here.close()
+            self._here = None
 
     def run(self, job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
-        yield from _here(job, tasks) if self.workers == 1 else _Team(job, self.workers).run(tasks)
+        yield from self._run_here(job, tasks) if self.workers == 1 else _Team(job, self.workers).run(tasks)
 
-
-def _here(job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
-    worker = Worker(job)
-    pending: dict[Future[Result], Task] = {}
-    try:
-        while True:
-            pending |= {worker.do(task): task for task in _next(tasks, worker.at_once() + 1 - len(pending))}
-            if not pending:
-                return
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                task, error = pending.pop(future), future.exception()
-                if error is not None:  # the others go on, as where a worker dies of it
-                    traceback.print_exception(error)
-                yield future.result() if error is None else given_up(task, f"{type(error).__name__}: {error}")
-    finally:
-        worker.close()
+    def _run_here(self, job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
+        if self._here is None or self._here.job is not job:
+            self.close()
+            self._here = Worker(job)
+        worker = self._here
+        pending: dict[Future[Result], Task] = {}
+        try:
+            while True:
+                pending |= {worker.do(task): task for task in _next(tasks, worker.at_once() + 1 - len(pending))}
+                if not pending:
+                    return
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    task, error = pending.pop(future), future.exception()
+                    if error is not None:  # the others go on, as where a worker dies of it
+                        traceback.print_exception(error)
+                    yield future.result() if error is None else given_up(task, f"{type(error).__name__}: {error}")
+        finally:
+            if pending:  # stopped on the way
+                self.close()
 
 
 def _next(tasks: Iterator[Task], count: int) -> list[Task]:
