@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from accelerate import PartialState
 from PIL import Image
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
@@ -28,7 +29,7 @@ from defocus.restore.config import TrainConfig
 from defocus.restore.models import build_model
 from defocus.restore.models.checkpoints import load_model, read_weights
 from defocus.restore.run_state import read_state
-from defocus.restore.train import TrainProgress, train
+from defocus.restore.train import TrainProgress, _lost_processes, train
 from defocus.restore.train_data import ValidationPairs
 from defocus.restore.validation import grey, psnr, ssim
 
@@ -296,8 +297,27 @@ def test_parts_of_a_batch_add_up(pairs: Path, tmp_path: Path) -> None:
     assert 0.0 < moved[1] < 0.2 * moved[0], "gradients below Adam's epsilon"
 
 
+def test_a_process_that_is_lost_is_one_line() -> None:
+    """What the others see of it: gloo's text, and torch's own kind of error; all else stays what it is."""
+    gone = RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:15531")
+    for error in (gone, torch.distributed.DistBackendError("NCCL error")):
+        with pytest.raises(TrainingError, match="another process of this training ended"), _lost_processes(2):
+            raise error
+    for count, other in ((1, gone), (2, RuntimeError("shapes cannot be multiplied"))):
+        with pytest.raises(RuntimeError) as found, _lost_processes(count):
+            raise other
+        assert found.value is other
+
+
+def test_processes_that_do_not_know_of_each_other(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PartialState()  # is settled once in a process, here before there are many
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(TrainingError, match=r"3 processes were started .* knows of 1"):
+        train(settings(pairs), tmp_path / "run")
+
+
 def test_two_processes_are_as_one(pairs: Path, tmp_path: Path) -> None:
-    """As `accelerate launch` starts them, on processors: the same batches, and their mean gradient."""
+    """As `accelerate launch` and torchrun start them, without GPUs: the same batches, and their mean gradient."""
     given = BASE | {"steps": 3, "loss": {"name": "mse"}, "validation": {"every": 3, "images": 1}, "accumulate": 1}
     config = settings(pairs, **given)
     alone = train(config, tmp_path / "alone")
@@ -313,7 +333,7 @@ train(TrainConfig.model_validate(json.loads({json.dumps(config.as_json())!r})), 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
     started = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", told],

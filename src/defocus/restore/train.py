@@ -9,6 +9,7 @@ before anything is saved.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -103,7 +104,7 @@ def train(
     AcceleratorState._reset_state(reset_partial_state=False)  # another training of this process had its own settings
     accelerator = _accelerator(config)
     folder = RunFolder(Path(out))
-    with _quiet_devices(accelerator.device):
+    with _quiet_devices(accelerator.device), _lost_processes(accelerator.num_processes):
         if not accelerator.is_main_process:
             return _Training(config, folder, accelerator, progress).run(accept_changes)
         folder.check()
@@ -403,10 +404,20 @@ def _accelerator(config: TrainConfig) -> Accelerator:
     compute = config.compute
     if compute.precision == "fp16" and not torch.cuda.is_available():
         raise ConfigError('compute.precision = "fp16" needs a GPU; here take "no" or "bf16"')
-    accelerator = Accelerator(mixed_precision=compute.precision, dynamo_backend="inductor" if compute.compile else "no")
+    started = int(os.environ.get("WORLD_SIZE") or 1)
+    accelerator = Accelerator(
+        mixed_precision=compute.precision,
+        dynamo_backend="inductor" if compute.compile else "no",
+        cpu=started > 1 and not torch.cuda.is_available(),  # else accelerate takes each for a training of its own
+    )
     kind = accelerator.distributed_type.value
     if kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
         raise TrainingError(f"training is not made for accelerate's {kind}; choose one or many GPUs without it")
+    if accelerator.num_processes != started:
+        raise TrainingError(
+            f"{started} processes were started (WORLD_SIZE), but accelerate knows of {accelerator.num_processes}: "
+            "start them with accelerate launch or torchrun, or unset WORLD_SIZE for one alone"
+        )
     return accelerator
 
 
@@ -425,6 +436,18 @@ def _shared_later(accelerator: Accelerator, model: torch.nn.Module, later: bool)
             yield
     else:
         yield
+
+
+@contextmanager
+def _lost_processes(count: int) -> Iterator[None]:
+    """Where one of many processes ends, the others only see a connection that broke: one line, not its traceback."""
+    try:
+        yield
+    except RuntimeError as error:
+        broken = "gloo" in str(error) or "by peer" in str(error)
+        if count == 1 or not (broken or isinstance(error, torch.distributed.DistError)):
+            raise
+        raise TrainingError("another process of this training ended; what it wrote says why") from error
 
 
 @contextmanager
