@@ -191,6 +191,14 @@ def test_bfloat16(name: str) -> None:
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_one_graph_for_torch_compile(name: str) -> None:
+    """Without a break, which would be an error here. What a compiler makes of the graph is PyTorch's affair."""
+    model, image = tiny(name), torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(model, backend="eager", fullgraph=True)(image), model(image))
+
+
 def overfitted(name: str, steps: int, rate: float, **overrides: Any) -> float:
     """The PSNR of one batch after so many steps on it, in dB."""
     torch.manual_seed(1)
