@@ -6,6 +6,9 @@ import io
 import math
 import os
 import pickle
+import sys
+import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +23,7 @@ from scipy.special import gamma
 from defocus.errors import DefocusError, FileError, MissingExtraError
 from defocus.evaluate import niqe as niqe_module
 from defocus.evaluate.bicubic import bicubic
-from defocus.evaluate.iqa import PyiqaMeasure
+from defocus.evaluate.iqa import PYIQA, PyiqaMeasure
 from defocus.evaluate.measures import KINDS, make_measure
 from defocus.evaluate.metrics import grey, psnr, ssim
 from defocus.evaluate.niqe import Pristine, fit_asymmetric, load_pristine, niqe, niqe_features
@@ -326,13 +329,13 @@ def test_published_values() -> None:
 class FakePyiqa:
     """What pyiqa would give: the mean difference, or the mean of a picture."""
 
-    def __init__(self, fails: bool = False) -> None:
+    def __init__(self) -> None:
         self.made: list[tuple[str, Any]] = []
-        self.fails = fails
+        self.fails: Callable[[], None] | None = None
 
     def create_metric(self, name: str, device: Any = None) -> Any:
-        if self.fails:
-            raise OSError("the network is away\nand more")
+        if self.fails is not None:
+            self.fails()
         self.made.append((name, device))
         full = name in ("dists", "lpips", "psnr", "ssim")
 
@@ -348,7 +351,7 @@ class FakePyiqa:
 
 def test_measures_through_pyiqa(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakePyiqa()
-    monkeypatch.setitem(__import__("sys").modules, "pyiqa", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pyiqa", fake)  # type: ignore[arg-type]
     a, b = pictures()
     assert PyiqaMeasure("dists", "cpu")(a, b) == pytest.approx(float(np.abs(a - b).mean()), rel=1e-5)
     assert PyiqaMeasure("topiq", "cpu")(1.5 * a) == pytest.approx(float(np.clip(1.5 * a, 0, 1).mean()), rel=1e-5)
@@ -362,13 +365,75 @@ def test_measures_through_pyiqa(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, "musiq", SimpleNamespace(higher_is_better=False, needs_truth=False))  # type: ignore[arg-type]
     with pytest.raises(DefocusError, match="another higher is better"):
         make_measure("musiq", device="cpu")
-    fake.fails = True
-    with pytest.raises(DefocusError, match="OSError: the network is away; it fetches weights"):
-        PyiqaMeasure("clipiqa", "cpu")
+    with pytest.raises(DefocusError, match="device 'abacus' cannot be used"):
+        PyiqaMeasure("clipiqa", "abacus")
+
+
+def test_weights_that_pyiqa_cannot_have_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its loaders raise what the network or torch raise; the file is in their variables alone."""
+
+    def away(url: Any) -> None:
+        raise OSError("the network is away\nand more")
+
+    def from_url(url: str = "https://place/musiq.pth", cached_file: str = "/cache/musiq.pth") -> None:
+        sys.stdout.write("Downloading\n")
+        away(url)
+
+    def from_hub(repo_id: str = "timm/vit", filename: str = "model.bin", cache_dir: str = "/hub") -> None:
+        try:
+            away(object())
+        except OSError as error:
+            raise LookupError("not in the cache") from error
+
+    def from_disk(model_path: str = "/cache/half.pth") -> None:
+        raise RuntimeError("no zip archive")
+
+    fake = FakePyiqa()
+    monkeypatch.setitem(sys.modules, "pyiqa", fake)  # type: ignore[arg-type]
+    wanted = {
+        from_url: r"OSError: the network is away; it wants https://place/musiq.pth as /cache/musiq.pth: let it",
+        from_hub: r"LookupError: not in the cache; it wants model.bin of timm/vit in /hub: .*hf download timm/vit",
+        from_disk: r"no zip archive; it reads /cache/half.pth: if that is broken, remove it",
+    }
+    for fails, text in wanted.items():
+        fake.fails = fails
+        with pytest.raises(DefocusError, match=f"^musiq: pyiqa cannot make musiq: .*{text}"):
+            make_measure("musiq", device="cpu")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "Downloading\n"), "what is printed to read is for results alone"
+
+
+def test_pyiqa_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """torchvision of another kind than torch raises a RuntimeError there."""
+    (tmp_path / "pyiqa.py").write_text('raise RuntimeError("operator torchvision::nms does not exist")')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyiqa", raising=False)
+    with pytest.raises(DefocusError, match=r"dists: pyiqa cannot be used: RuntimeError: operator .*as torch"):
+        make_measure("dists", device="cpu")
+
+
+def test_the_real_pyiqa() -> None:
+    """Names, directions and kinds of all its measures; the two that need no weights against ours."""
+    if find_spec("pyiqa") is None:
+        pytest.skip("pyiqa is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it imports
+        from pyiqa.default_model_configs import DEFAULT_CONFIGS as THEIRS
+    for ours, theirs in PYIQA.items():
+        assert (KINDS[ours].higher_is_better, KINDS[ours].needs_truth) == (
+            not THEIRS[theirs].get("lower_better", False),
+            THEIRS[theirs]["metric_mode"] == "FR",
+        ), ours
+    a, b = pictures()
+    for name in ("psnr", "ssim"):
+        theirs, ours = (make_measure(f"{name}{of}", device="cpu").compute(a, b) for of in ("-pyiqa", ""))
+        assert theirs == pytest.approx(ours, rel=1e-5), name
 
 
 def test_without_pyiqa(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyiqa", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pyiqa", None)  # type: ignore[arg-type]
     with pytest.raises(MissingExtraError, match=r"non-commercial.*defocus\[iqa\]"):
         make_measure("dists")
     with pytest.raises(DefocusError, match="known are psnr"):

@@ -106,12 +106,13 @@ def _with_truth(measure: Callable[[Picture, Picture], float]) -> Compute:
 
 
 def _lpips(kind: Kind, file: Path | None, device: str | None) -> Measure:
-    from ..restore.perceptual import Lpips  # says so if torch is missing
+    from ..restore.deblur import choose_device  # says so if torch is missing
+    from ..restore.perceptual import Lpips
 
+    place = choose_device(device or "auto")
     network = Lpips.load(file)
     import torch
 
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     network.to(place)
 
     def tensor(image: Picture) -> Any:
