@@ -12,16 +12,19 @@ from PIL import Image
 from defocus.cli import run
 from defocus.cli.synth_progress import SynthBar
 from defocus.cli.train_progress import TrainBar
-from defocus.errors import ConfigError
+from defocus.errors import ConfigError, DatasetError
 from defocus.evaluate.ablation import (
     CURVES,
     DATA,
     VARIANTS,
     Ablation,
+    Watch,
     _report,
     check_ablation,
     draw_levels,
     judging_table,
+    make_variants,
+    missing_pairs,
     over_seeds,
     run_ablation,
     variant_plan,
@@ -114,6 +117,21 @@ def test_judged_alike(ablation: tuple[Path, Ablation]) -> None:
     assert "gaussian: 3 of 3" in text
     assert "| Gaussian PSFs |" in text
     assert (out / CURVES).stat().st_size > 10_000
+    assert made.results.table.blur_levels_px == small_plan().blur.levels_px == (1.0, 3.0)
+
+
+def test_pairs_that_could_not_be_made_are_told(ablation: tuple[Path, Ablation], tmp_path: Path) -> None:
+    out, made = ablation
+    more = make_plan(small_plan().as_json() | {"train": {"pairs": 5}})
+    assert missing_pairs(out / DATA / "full", more, "full synthesis") == [
+        "full synthesis: 3 of 5 train pairs could be made"
+    ]
+    assert made.missing == ()
+    assert "Fewer pairs than the plan wants: so; many." in _report(made.results, {}, (0,), settings(), ("so", "many"))
+    sharp = make_plan(small_plan().as_json() | {"limits": {"coc_px": 1e-6}})  # that no lens keeps
+    with pytest.raises(DatasetError, match=r"none of 3 train pairs could be made: none of \d+ lenses is safe"):
+        make_variants(sharp, tmp_path, LocalEngine(1), Watch())
+    assert not (tmp_path / DATA / "gaussian").exists()
 
 
 def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:

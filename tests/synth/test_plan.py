@@ -16,6 +16,7 @@ from defocus.synth.places import (
     apart_from_places,
     found_places,
     kept_places,
+    placeless,
     same_places,
     told_places,
     without_places,
@@ -197,6 +198,9 @@ def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     one = make_plan(given).fingerprint
     assert one == make_plan(moved).fingerprint
     assert one != make_plan(other).fingerprint
+    names = f"{home}/photos/a/b.png: no picture, {home}/depth/b.png: no depth, {theirs}/x.json: no lens, /photos: none"
+    assert placeless(names, given) == "a/b.png: no picture, b.png: no depth, x.json: no lens, /photos: none"
+    assert placeless("/x.png: no depth", plan(Path("photos"), theirs, "/{stem}.png")) == "/x.png: no depth"
     text = card_text(make_plan(given), [], sample=False)
     assert "`photos`" in text
     assert str(tmp_path) not in text

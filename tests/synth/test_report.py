@@ -21,7 +21,8 @@ from defocus.errors import DatasetError, DefocusError
 from defocus.synth.charts import histogram
 from defocus.synth.contact_sheet import chosen_ids
 from defocus.synth.pictures import png_bytes, quantise
-from defocus.synth.report import merged_reasons, write_report
+from defocus.synth.reasons import merged_reasons
+from defocus.synth.report import write_report
 from defocus.synth.store import open_store
 from defocus.synth.verify import verify_folder
 

@@ -51,6 +51,8 @@ def ablate(
     with StageBar() as stage_bar:
         made = judge_variants(settings, out, weights, photographs, measures, Watch(judging=stage_bar))
     show_results(made.results)
+    for missing in made.missing:
+        typer.echo(missing)
     drawn = f" and {out / CURVES}" if (out / CURVES).exists() else ""
     typer.echo(f"wrote {made.report}{drawn}")
     if made.results.problems:

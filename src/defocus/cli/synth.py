@@ -61,7 +61,7 @@ def run(
     engine: str = typer.Option("local", "--engine", help="local or ray."),
     address: str | None = typer.Option(None, "--address", help="Of the Ray cluster; by default one is started here."),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Stop when the folder holds so many pairs."),
-    replan: bool = typer.Option(False, "--replan", help="Take a changed plan and make everything anew."),
+    replan: bool = typer.Option(False, "--replan", help="Take another plan or other photographs and make all anew."),
     ledger: Path | None = typer.Option(None, "--ledger", help="File of the ledger, if not in the folder."),
 ) -> None:
     """Make the pairs of a plan. Killed at any moment, the same command goes on."""
@@ -168,7 +168,7 @@ def show_summary(summary: Summary) -> None:
         typer.echo(f"{split}: {count} of {summary.wanted[split]} pairs")
     if summary.rejected or summary.failed:
         lost = f"{summary.rejected} candidates rejected, {summary.failed} failed"
-        typer.echo(f"{lost}, most often because:")
+        typer.echo(f"{lost}, most often because (numbers may differ):")
         for reason, count in summary.reasons:
             typer.echo(f"  {count} × {reason}")
     if summary.left_out:
@@ -176,7 +176,10 @@ def show_summary(summary: Summary) -> None:
     if summary.limited:
         typer.echo("stopped at the limit; the same command without it goes on")
     elif not summary.complete:
-        typer.echo("fewer than wanted, too many were rejected or failed: raise select.surplus, or mend the sources")
+        typer.echo(
+            "fewer than wanted, too many were rejected or failed: raise select.surplus, allow more lenses or wider "
+            "limits, or mend the sources"
+        )
 
 
 def _show_preview(seen: Preview) -> None:

@@ -11,7 +11,7 @@ from . import style
 from .line_chart import add_legend, line_chart
 
 HEIGHT = 3.6  # inches, without the legend
-DASHES = ("-", "--", "-.", ":")  # of the trainings of one name
+LINES = {"solid": "-", "dashed": "--", "dash-dotted": "-.", "dotted": ":"}  # of the trainings of one name
 
 Curve = Sequence[tuple[float, float]]
 
@@ -31,7 +31,7 @@ def draw_training_curves(
         figure, axes = line_chart(title, HEIGHT, len(curves) + (level is not None))
         for (name, trainings), colour in zip(curves.items(), style.field_colours(len(curves)), strict=True):
             for number, points in enumerate(trainings):
-                label, dashes = (name if number == 0 else None), DASHES[number % len(DASHES)]
+                label, dashes = (name if number == 0 else None), list(LINES.values())[number % len(LINES)]
                 (line,) = axes.plot(*zip(*points, strict=True), label=label, color=colour, linestyle=dashes)
                 line.set(linewidth=1.2, marker="o", markersize=3.0)
         if level is not None:

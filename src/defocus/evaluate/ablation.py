@@ -10,14 +10,15 @@ their choice. Every stage goes on where it was stopped.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..draw import save
-from ..draw.training_curves import draw_training_curves
-from ..errors import ConfigError
+from ..draw.training_curves import LINES, draw_training_curves
+from ..errors import ConfigError, DatasetError
 from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
 from ..restore.losses import build_loss
@@ -55,10 +56,12 @@ VARIANTS = (
 
 @dataclass(frozen=True)
 class Ablation:
-    """`same`: of the training pairs of each variant, how many show what the full synthesis's pair of that name does."""
+    """`same`: of the training pairs of each variant, how many show what the full synthesis's pair of that name does.
+    `missing`: what was wanted and could not be made, in words."""
 
     results: Results
     same: dict[str, tuple[int, int]]
+    missing: tuple[str, ...]
     report: Path
 
 
@@ -105,9 +108,14 @@ def run_ablation(
 
 
 def make_variants(plan: Plan, out: Path, engine: Engine, watch: Watch) -> None:
+    """Raises `DatasetError` where a split has no pair at all, before the next variant is begun."""
     for variant in VARIANTS:
-        told = watch.data
-        run_plan(variant_plan(plan, variant), out / DATA / variant.name, engine, watch=_named(variant.title, told))
+        own, folder = variant_plan(plan, variant), out / DATA / variant.name
+        made = run_plan(own, folder, engine, watch=_named(variant.title, watch.data))
+        for split, count in made.pairs.items():
+            if made.wanted[split] and not count:
+                why = f": {made.reasons[0][0]} ({made.reasons[0][1]} times)" if made.reasons else ""
+                raise DatasetError(f"none of {made.wanted[split]} {split} pairs could be made{why}", file=folder)
 
 
 def train_variants(config: TrainConfig, out: Path, seeds: Sequence[int], watch: Watch) -> dict[tuple[str, int], Path]:
@@ -147,15 +155,19 @@ def judge_variants(
     watch: Watch,
 ) -> Ablation:
     seeds = sorted({seed for _, seed in weights})
-    results = evaluate_matrix(judging_table(config, out, weights, photographs, metrics), out / JUDGED, watch.judging)
+    plans = {variant.name: _plan_of(out / DATA / variant.name) for variant in VARIANTS}
+    levels = plans["full"].blur.levels_px
+    table = judging_table(config, out, weights, photographs, metrics, levels)
+    results = evaluate_matrix(table, out / JUDGED, watch.judging)
+    missing = tuple(text for v in VARIANTS for text in missing_pairs(out / DATA / v.name, plans[v.name], v.title))
     same = {variant.name: same_pairs(out, variant) for variant in VARIANTS[1:]}
     draw_curves(out, seeds)
     if len(seeds) > 1:
         for test in results.table.tests:
             draw_levels(over_seeds(results, seeds), test, out)
     report = out / REPORT
-    report.write_text(_report(results, same, seeds, config), encoding="utf-8")
-    return Ablation(results, same, report)
+    report.write_text(_report(results, same, seeds, config, missing), encoding="utf-8")
+    return Ablation(results, same, missing, report)
 
 
 def over_seeds(results: Results, seeds: Sequence[int]) -> Results:
@@ -178,8 +190,10 @@ def judging_table(
     weights: dict[tuple[str, int], Path],
     photographs: Path | None,
     metrics: Sequence[str],
+    levels_px: Sequence[float] = (),
 ) -> EvaluationTable:
-    """What is compared with what. Raises `ConfigError` for measures that are not known."""
+    """What is compared with what; pictures by the plan's blur levels, where it has any. Raises `ConfigError` for
+    measures that are not known."""
     seeds = {seed for _, seed in weights}
     variants = {variant.name: variant for variant in VARIANTS}
     rows = [Row(kind="input")]
@@ -189,7 +203,9 @@ def judging_table(
     tests = [Test(kind="pairs", folder=str((out / DATA / "full").absolute()), name="unseen lenses and scenes")]
     if photographs is not None:
         tests.append(Test(kind="photographs", folder=str(photographs.absolute()), name="real photographs"))
-    given = {"title": "Ablation", "rows": rows, "tests": tests, "metrics": list(metrics)}
+    given: dict[str, Any] = {"title": "Ablation", "rows": rows, "tests": tests, "metrics": list(metrics)}
+    if levels_px:
+        given["blur_levels_px"] = list(levels_px)
     return validated(EvaluationTable, given, ConfigError)
 
 
@@ -210,7 +226,8 @@ def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
                 blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
     if not curves:
         return None
-    title = "Validation on the full synthesis" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+    told = (f"{seed} {line}" for seed, line in zip(seeds, LINES, strict=False))
+    title = "Validation on the full synthesis" + (f"; seed {', '.join(told)}" if len(seeds) > 1 else "")
     figure = draw_training_curves(curves, "PSNR, dB", title, level=blurred)
     save(figure, out / CURVES)
     return out / CURVES
@@ -220,6 +237,25 @@ def same_pairs(out: Path, variant: Variant) -> tuple[int, int]:
     """Training pairs of a variant, and how many of them are the same patches as in the full synthesis."""
     full, own = (_recipes(out / DATA / name) for name in ("full", variant.name))
     return sum(full.get(key) == value for key, value in own.items()), len(own)
+
+
+def missing_pairs(folder: Path, plan: Plan, title: str) -> list[str]:
+    """Of each split that has fewer pairs than the plan wants, how many."""
+    opened = open_folder(folder)
+    try:
+        made = Counter(record["split"] for record in opened.records())
+    finally:
+        opened.close()
+    wanted = {split: plan.split(split).pairs for split in plan.splits}
+    return [f"{title}: {made[s]} of {n} {s} pairs could be made" for s, n in wanted.items() if made[s] < n]
+
+
+def _plan_of(folder: Path) -> Plan:
+    opened = open_folder(folder)
+    try:
+        return make_plan(opened.plan)
+    finally:
+        opened.close()
 
 
 def _recipes(folder: Path) -> dict[str, list[Any]]:
@@ -265,14 +301,22 @@ def _named(title: str, told: Callable[[str, Any], Any]) -> Callable[[Any], Any]:
     return lambda state: told(title, state)
 
 
-def _report(results: Results, same: dict[str, tuple[int, int]], seeds: Sequence[int], config: TrainConfig) -> str:
+def _report(
+    results: Results,
+    same: dict[str, tuple[int, int]],
+    seeds: Sequence[int],
+    config: TrainConfig,
+    missing: Sequence[str] = (),
+) -> str:
     shared = "; ".join(f"{name}: {count} of {total}" for name, (count, total) in same.items())
+    named = ("seeds " if len(seeds) > 1 else "seed ") + ", ".join(map(str, seeds))
     lines = [
-        f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {_batches(config)}, "
-        f"seed {', '.join(map(str, seeds))}. Training pairs that show the same patch, lens and focus as those "
-        f"of the full synthesis: {shared}.",
+        f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {_batches(config)}, {named}. Training "
+        f"pairs that show the same patch, lens and focus as those of the full synthesis: {shared}.",
         "",
     ]
+    if missing:
+        lines += [f"Fewer pairs than the plan wants: {'; '.join(missing)}.", ""]
     if len(seeds) == 1:
         title, _, rest = compare(results).partition("\n")
         return "\n".join([title, "", *lines, rest.lstrip("\n")])

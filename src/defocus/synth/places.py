@@ -55,6 +55,14 @@ def folders_of(plan: PlanJson) -> list[str]:
     return [*photos, *depths, *plan.get("lenses", {}).get("folders", ())]
 
 
+def placeless(text: str, plan: PlanJson) -> str:
+    """A text that names files of the plan's folders: they stand in it by their names below them."""
+    for folder in folders_of(plan):
+        place = folder.partition("{")[0].rstrip("/")  # of a depth pattern what is before its names
+        text = text.replace(f"{place}/", "") if place else text
+    return text
+
+
 def same_places(one: PlanJson, other: PlanJson) -> bool:
     """Whether two plans with whole paths mean the same folders."""
     here, there = ([os.path.realpath(folder) for folder in folders_of(plan)] for plan in (one, other))

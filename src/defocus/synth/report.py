@@ -5,9 +5,8 @@ from __future__ import annotations
 import html
 import json
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +20,13 @@ from .charts import bars, histogram, shares
 from .contact_sheet import VIEWER, contact_sheet
 from .folder import PairFolder, open_folder
 from .metadata import REPORT, Record, largest_blur_px
-from .places import folders_of, without_places
+from .places import placeless, without_places
 from .plan import SPLITS, Plan, make_plan, plan_difference
+from .reasons import merged_reasons
 from .report_style import SCRIPT, STYLE
 from .store import open_store
 
 LENSES = 48
-_ALONE = re.compile(r"(?<![\w.\-])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w\-])", re.IGNORECASE)
 
 
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
@@ -115,17 +114,6 @@ class _Numbers:
         self.side = record["patch_px"]
 
 
-def merged_reasons(reasons: Iterable[tuple[str, int]]) -> list[tuple[str, int, str]]:
-    """Reasons that differ in their numbers alone as one: (text with n for numbers, count, an example), most first."""
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for reason, count in reasons:
-        merged = _ALONE.sub("n", reason) or "no reason given"
-        counts[merged] += count
-        examples.setdefault(merged, reason)
-    return [(text, count, examples[text]) for text, count in counts.most_common()]
-
-
 def _tiles(opened: PairFolder, numbers: _Numbers) -> str:
     lenses = {lens for lens, _ in numbers.lenses}
     tiles = [
@@ -184,7 +172,7 @@ def _candidates(opened: PairFolder) -> str:
         "failed": "failed",
     }
     bar = shares({words[status]: counts[status] for status in words if counts.get(status)})
-    rows = merged_reasons((_placeless(text, opened.plan), n) for text, n in opened.ledger.reasons().items())
+    rows = merged_reasons((placeless(text, opened.plan), n) for text, n in opened.ledger.reasons().items())
     table = (
         '<div class="scroll"><table><tr><th>Reason</th><th class="n">Candidates</th></tr>'
         + "".join(
@@ -199,13 +187,6 @@ def _candidates(opened: PairFolder) -> str:
         "<h2>Candidates</h2><p>What became of every patch that was drawn, and why some were not made; n stands for "
         f'numbers that differ.</p><div class="box stack"><div>{bar}</div>{table}</div>'
     )
-
-
-def _placeless(text: str, plan: dict[str, Any]) -> str:
-    """Files by their names below the plan's folders."""
-    for folder in folders_of(plan):
-        text = text.replace(f"{folder}/", "")
-    return text
 
 
 def _runs(opened: PairFolder) -> str:

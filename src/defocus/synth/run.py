@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,9 @@ from .finish import finish_folder, prepare_folder
 from .ledger import Ledger
 from .lens_pool import LensPool, find_lenses
 from .patches import sharpest
+from .places import placeless
 from .plan import Plan, SplitName
+from .reasons import merged_reasons
 from .sources import SourceName, files_sum, find_sources, missing_depths
 from .store import Store
 from .work import Job, Result, Task
@@ -96,7 +98,7 @@ class Summary:
     seconds: float
     complete: bool
     limited: bool
-    reasons: tuple[tuple[str, int], ...] = ()  # why candidates were not made into pairs, the most frequent ones
+    reasons: tuple[tuple[str, int], ...] = ()  # examples of why candidates were not made into pairs
     left_out: tuple[str, ...] = ()  # photographs without depth
 
 
@@ -122,7 +124,7 @@ def run_plan(
         store.sweep()  # what a killed run left; nobody else writes here now
         moved = ledger.begin(plan, folder=store.folder, replan=replan)
         lenses = find_lenses(plan)
-        if moved:
+        if moved or replan:
             progress.stage = "comparing photographs and lenses"
             tell(progress)
             _require_same_files(ledger, sources, lenses, replan)
@@ -200,7 +202,10 @@ def _require_same(ledger: Ledger, now: dict[str, dict[SplitName, list[str]]], re
 def _require_same_files(
     ledger: Ledger, sources: dict[SplitName, tuple[SourceName, ...]], lenses: LensPool, replan: bool
 ) -> None:
-    """Folders that lie elsewhere now hold what the candidates were drawn from; what is gone is told by others."""
+    """Folders that lie elsewhere now hold what the candidates were drawn from; what is gone is told by others.
+
+    To plan anew, it is the files that count, wherever they lie: one that was changed in its place is a reason, too.
+    """
     photos = {source.name: source for group in sources.values() for source in group if source.photo is not None}
     drawn: dict[tuple[str, str], str] = {}
     for _, _, _, record in ledger.items():
@@ -348,10 +353,15 @@ def _ranked(plan: Plan, drawn: list[tuple[Record, str]]) -> list[tuple[Record, s
 
 
 def _results(engine: Engine, job: Job, tasks: Iterator[Task]) -> Iterator[Result]:
+    """Reasons name files by their place below the plan's folders: a ledger that is passed on tells of no others."""
+    places = job.plan.as_json()
     for result in engine.run(job, tasks):
         if result.fatal:
-            raise DatasetError(f"{result.fatal}; what is finished is safe: run the same command again to go on")
-        yield result
+            raise DatasetError(
+                f"{result.fatal}; what is finished is safe: mend this and run the same command again to go on "
+                "(where photographs or lenses are others now, --replan makes everything anew)"
+            )
+        yield replace(result, outcomes=tuple(replace(o, reason=placeless(o.reason, places)) for o in result.outcomes))
 
 
 def _add(progress: Progress, result: Result) -> None:
@@ -372,6 +382,6 @@ def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> Summa
     counts = ledger.counts()
     complete = all(pairs[split] >= wanted[split] for split in pairs)
     rejected, failed = counts.get("rejected", 0), counts.get("failed", 0)
-    reasons = tuple(ledger.reasons().items())[:REASONS]
+    reasons = tuple((example, count) for _, count, example in merged_reasons(ledger.reasons().items()))[:REASONS]
     left_out = tuple(missing_depths(plan))
     return Summary(pairs, wanted, rejected, failed, seconds, complete, limited, reasons, left_out)
