@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 from collections import Counter
+from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -328,6 +329,44 @@ def test_other_pictures_under_the_same_names_are_other_pairs(tmp_path: Path) -> 
         lines[1]["files"]["sharp"]["sha256"] = "0" * 64
         (ours / JSON_LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
         assert identity(ours) != told
+
+
+def test_other_photographs_or_lenses_of_a_plan_are_other_pairs(tmp_path: Path) -> None:
+    """Folders of the same last name, and what is changed in place; where they lie does not count."""
+    lens = (resources.files("defocus.lens") / "data" / "cooke-142-f8.json").read_text()
+    photos, lenses = tmp_path / "here" / "photos", tmp_path / "here" / "lenses"
+    for folder in (photos, lenses):
+        folder.mkdir(parents=True)
+    Image.fromarray(np.full((48, 72, 3), 90, np.uint8)).save(photos / "a.png")
+    np.savez(photos / "a.npz", depth=np.full((48, 72), 2.0, np.float32))
+    (lenses / "one.json").write_text(lens)
+    alone = {"train": {"pairs": 4}, "validation": {"pairs": 0}, "test": {"pairs": 0}}
+
+    def identity(place: Path) -> str:
+        made = {
+            "sources": [{"kind": "rgb", "folder": place / "photos"}],
+            "lenses": {"builtin": False, "folders": [place / "lenses"], "survey": False},
+        }
+        return SynthesisSource(make_plan(made | alone), "train", 5).identity()
+
+    before = identity(tmp_path / "here")
+    there = shutil.copytree(tmp_path / "here", tmp_path / "there", copy_function=shutil.copyfile)
+    os.utime(there / "photos" / "a.png", (1.0, 1.0))
+    assert identity(there) == before, "wherever it is, whenever it was written"
+    photo = (there / "photos" / "a.png").read_bytes()
+    Image.fromarray(np.tile(np.arange(72, dtype=np.uint8)[None, :, None], (48, 1, 3))).save(there / "photos" / "a.png")
+    assert identity(there) != before
+    (there / "photos" / "a.png").write_bytes(photo)
+    assert identity(there) == before
+    np.savez_compressed(there / "photos" / "a.npz", depth=np.full((48, 72), 3.0, np.float32))
+    assert identity(there) != before
+    shutil.copyfile(photos / "a.npz", there / "photos" / "a.npz")
+    # A number of the lens; its file is as long as before.
+    (there / "lenses" / "one.json").write_text(lens.replace("21.6", "21.7"))
+    assert identity(there) != before
+    # Trainings begun with scenes and built-in lenses go on as they were.
+    plan = make_plan({"lenses": {"only": ["cooke-142-f8"], "survey": False}} | alone)
+    assert SynthesisSource(plan, "train", 5).identity() == f"{plan.fingerprint} 5"
 
 
 def test_names_and_kinds_of_files(tmp_path: Path) -> None:

@@ -174,6 +174,10 @@ class OnTheFlyDataset(Dataset[Item]):
         made = self._maker.pairs([self._number(index) for index in indices], epoch)
         return [(one.recipe.id, {str(role): p for role, p in one.pictures.items()}) for one in made]
 
+    def identity(self) -> str:
+        """Changes with the plan, with how many pairs an epoch has, and with what lies in the plan's folders."""
+        return "\n".join([f"{self._maker.plan.fingerprint} {self._length}", *self._maker.material()])
+
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # never pickled on its way here
             raise DefocusError(

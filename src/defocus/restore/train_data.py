@@ -91,7 +91,6 @@ class SynthesisSource:
 
     def __init__(self, plan: Plan, split: str, length: int, **options: Any) -> None:
         self._data = OnTheFlyDataset(plan, split, length, **options)  # type: ignore[arg-type]
-        self._plan = plan
 
     def __len__(self) -> int:
         return len(self._data)
@@ -108,7 +107,7 @@ class SynthesisSource:
         return [made[ask] for ask in asks]
 
     def identity(self) -> str:
-        return f"{self._plan.fingerprint} {len(self)}"
+        return self._data.identity()
 
 
 class TrainData(Dataset[Any]):

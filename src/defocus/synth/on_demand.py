@@ -59,6 +59,18 @@ class Maker:
         leave_room()
         self._prepare()
 
+    def material(self) -> list[str]:
+        """A line for each photograph and lens of the split where the plan has folders, wherever they lie: a photograph
+        and its depth by their names and bytes, without reading them, a lens by the sum of its numbers."""
+        lines = []
+        for source in self._sources:
+            if source.photo is not None and source.depth is not None:
+                photo, depth = source.photo.stat().st_size, source.depth.stat().st_size
+                lines.append(f"{source.name} {photo} {source.depth.name} {depth}")
+        if self.plan.lenses.folders:
+            lines += [f"{name} {lens.sha256}" for name, lens in self._lenses.items()]
+        return lines
+
     def _prepare(self) -> None:
         """What each process has for itself."""
         self._cache = SourceCache(self.plan, self._kept)
