@@ -14,6 +14,7 @@ import numpy as np
 WIDTH, HEIGHT = 460.0, 230.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 14.0, 40.0
 BINS = 32
+DIGITS = 3  # of numbers, where no more are needed to tell them apart
 
 
 def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = False) -> str:
@@ -26,6 +27,7 @@ def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = 
         return '<p class="none">nothing to show</p>'
     low, high, ticks = _range(float(whole.min()), float(whole.max()), log)
     edges = np.geomspace(low, high, BINS + 1) if log else np.linspace(low, high, BINS + 1)
+    digits, fine = (DIGITS, DIGITS) if log else (_digits(ticks) + 1, _digits(edges.tolist()))  # +1: steps of 2.5
     counts = {name: np.histogram(v, edges)[0] for name, v in values.items()}
     most = max(int(count.max()) for count in counts.values())
     top, steps = _steps(most)
@@ -45,7 +47,8 @@ def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = 
             wide = (end - begin - 0.8) / len(counts)
             left = begin + 0.4 + place * wide
             up = y(float(count[number]))
-            told = f"{name}: {edges[number]:.3g} to {edges[number + 1]:.3g}: {count[number]:,}"
+            ends = " to ".join(_number(float(edge), fine) for edge in edges[number : number + 2])
+            told = f"{name}: {ends}: {count[number]:,}"
             parts.append(
                 f'<rect class="{"abc"[place]}" x="{left:.1f}" y="{up:.1f}" width="{wide:.1f}" '
                 f'height="{HEIGHT - BOTTOM - up:.1f}"><title>{html.escape(told)}</title></rect>'
@@ -55,7 +58,7 @@ def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = 
     for tick in ticks:
         at = x(tick)
         parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{base}" y2="{base + 4}"/>')
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{base + 16}">{_number(tick)}</text>')
+        parts.append(f'<text class="tick" x="{at:.1f}" y="{base + 16}">{_number(tick, digits)}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2.0
     parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 6}">{html.escape(label)}</text>')
     return (
@@ -100,7 +103,9 @@ def _range(low: float, high: float, log: bool) -> tuple[float, float, list[float
         low, high = low * 0.999, high * 1.001
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         steps = (1.0,) if math.log10(high / low) > 3.5 else (1.0, 2.0, 5.0)
-        return low, high, [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
+        ticks = [m * 10.0**p for p in powers for m in steps]
+        ticks = ticks if sum(low <= tick <= high for tick in ticks) > 1 else even_ticks(low, high)
+        return low, high, [tick for tick in ticks if low <= tick <= high]
     low = 0.0 if 0.0 <= low < 0.5 * high else low
     if high <= low:
         low, high = (low - 0.5, high + 0.5) if low else (0.0, 1.0)
@@ -131,6 +136,12 @@ def _count(value: float) -> str:
     return f"{value / 1000:g}k" if value >= 10_000 else f"{value:g}"
 
 
-def _number(value: float) -> str:
-    text = f"{value:.3g}"
-    return f"{float(text):,g}" if "e" in text else text
+def _digits(even: Sequence[float]) -> int:
+    """So many tell numbers apart that lie a step apart."""
+    step, most = even[1] - even[0], max(abs(even[0]), abs(even[-1]))
+    return max(DIGITS, math.floor(math.log10(most)) - math.floor(math.log10(step)) + 1)
+
+
+def _number(value: float, digits: int = DIGITS) -> str:
+    text = f"{value:,.{digits}g}"
+    return f"{float(text):,.{max(digits, 6)}g}" if "e" in text else text
