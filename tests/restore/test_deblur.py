@@ -532,7 +532,7 @@ def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
     # Another one of the same name and size.
     Image.fromarray(255 - SMALL).save(photo)
     assert photo.stat().st_size == size
-    with pytest.raises(PhotoError, match=r"out/a.tif: was made of another photograph than .*/a.tif is now: --over"):
+    with pytest.raises(PhotoError, match=r"out/a.tif: was made of another photograph than .*/a.tif is now: remove"):
         made()
     assert (out / "a.tif").read_bytes() == result
     assert len(made(overwrite=True).done) == 1
@@ -547,6 +547,27 @@ def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
     assert len(made().skipped) == 1
     (out / ".defocus.jsonl").write_text(json.dumps({k: v for k, v in lines[0].items() if k != "of"}) + "\n")
     assert len(made().skipped) == 1
+
+
+def test_one_replaced_photograph_costs_one_result(tmp_path: Path) -> None:
+    """The advice of the message makes that one anew, and the others are skipped."""
+    for name in ("a.png", "b.png"):
+        Image.fromarray(SMALL).save(tmp_path / name)
+    out = tmp_path / "out"
+    jobs = plan_jobs(tmp_path, out)
+
+    def made() -> Summary:
+        return deblur_all(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}))
+
+    assert len(made().done) == 2
+    Image.fromarray(SMALL[:-1]).save(tmp_path / "b.png")
+    with pytest.raises(
+        PhotoError, match=r"out/b.png: was made .*: remove this result to make it alone anew; --overwrite makes all"
+    ):
+        made()
+    (out / "b.png").unlink()
+    again = made()
+    assert ([result.name for result in again.done], len(again.skipped)) == (["b.png"], 1)
 
 
 def test_ctrl_c_says_so(

@@ -23,6 +23,7 @@ from ..synth.store import open_store
 
 LINES = ".defocus.jsonl"
 ADVICE = "--overwrite makes it anew, or take another folder"
+ADVICE_FOR_ONE = "remove this result to make it alone anew; --overwrite makes all anew, or take another folder"
 
 
 @dataclass
@@ -71,7 +72,7 @@ class MadeBy:
         if (size, time) == (of.bytes, of.mtime_ns):
             return
         if size != of.bytes or file_sum(photo) != of.sum:
-            raise PhotoError(f"was made of another photograph than {photo} is now: {ADVICE}", file=result)
+            raise PhotoError(f"was made of another photograph than {photo} is now: {ADVICE_FOR_ONE}", file=result)
         self._write(result, replace(of, mtime_ns=time))  # copied or touched: its bytes need not be read again
 
     def note(self, result: Path, of: Seen) -> None:
