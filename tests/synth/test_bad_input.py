@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -256,7 +257,9 @@ def test_unreadable_sources_fail_alone(
     assert run(["synth", "verify", str(out)]) == 0
 
 
-def test_mended_sources_come_back(tmp_path: Path, photos: Path, photo_plan: dict[str, Any]) -> None:
+def test_mended_sources_come_back(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
     """The pairs that stood in for theirs go: as if nothing had ever failed."""
     file = write_plan(tmp_path / "plan.toml", photo_plan)
     whole = (photos / "p1.png").read_bytes()
@@ -269,6 +272,8 @@ def test_mended_sources_come_back(tmp_path: Path, photos: Path, photo_plan: dict
         assert run(["synth", "run", str(file), "--out", str(out)]) == 0
     after = {one for one, status, _, _ in items(mended) if status == "done"}
     assert after != first
+    told = capsys.readouterr().err.partition("drawing candidates: 11 of 13")  # two of p1.png failed, others stay
+    assert re.findall(r"(?:making pairs|metadata): (\d+ of \d+)", told[2])[:2] == ["6 of 8", "8 of 8"], told
     files = [{p.relative_to(out): p.read_bytes() for p in out.rglob("*.[pjs][nsh]*")} for out in (mended, never)]
     assert len(files[0]) > 2 * 8
     assert files[0] == files[1]

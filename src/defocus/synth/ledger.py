@@ -170,15 +170,14 @@ class Ledger:
                 "UPDATE items SET status = 'drawn', reason = '' WHERE status = 'failed' AND record IS NOT NULL"
             )
             lost = self._db.execute("SELECT split, number FROM items WHERE status = 'failed'").fetchall()
+            drawn = [name for name in self.finished() if name.startswith("draw/")]
             for split, number in lost:
-                # The task that drew it begins at the largest number not above it.
-                names = [
-                    r[0] for r in self._db.execute("SELECT name FROM tasks WHERE name LIKE ?", (f"draw/{split}/%",))
-                ]
-                before = [n for n in names if int(n.rpartition("/")[2]) <= number]
+                # The task that drew it begins at the largest number not above it. Others of its task are lost, too:
+                # looked for among all tasks, they come to the same one, not to the one before.
+                starts = [int(name.rpartition("/")[2]) for name in drawn if name.startswith(f"draw/{split}/")]
+                before = [start for start in starts if start <= number]
                 if before:
-                    last = max(before, key=lambda n: int(n.rpartition("/")[2]))
-                    self._db.execute("DELETE FROM tasks WHERE name = ?", (last,))
+                    self._db.execute("DELETE FROM tasks WHERE name = ?", (f"draw/{split}/{max(before)}",))
             self._db.execute("DELETE FROM items WHERE status = 'failed'")
 
     def counts(self, split: str | None = None) -> dict[str, int]:

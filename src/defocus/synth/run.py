@@ -267,9 +267,10 @@ def _make(
     while True:
         _count(plan, ledger, progress)
         tell(progress)
-        room = None if limit is None else limit - progress.done
+        made = ledger.counts().get("done", 0)
+        room = None if limit is None else limit - made
         if room is not None and room <= 0:
-            return progress.done < progress.wanted
+            return made < progress.wanted
         tasks: list[Task] = []
         for split in plan.splits:
             left = None if room is None else room - sum(len(t.records) for t in tasks)
@@ -373,7 +374,18 @@ def _add(progress: Progress, result: Result) -> None:
 
 def _count(plan: Plan, ledger: Ledger, progress: Progress) -> None:
     counts = ledger.counts()
-    progress.done, progress.rejected, progress.failed = (counts.get(s, 0) for s in ("done", "rejected", "failed"))
+    progress.rejected, progress.failed = (counts.get(s, 0) for s in ("rejected", "failed"))
+    progress.done = sum(_standing(plan, split, ledger) for split in plan.splits)
+
+
+def _standing(plan: Plan, split: SplitName, ledger: Ledger) -> int:
+    """Finished pairs that stay: not those that stood in for failures which are tried again."""
+    wanted = plan.split(split).pairs
+    if plan.output.layout == "webdataset":
+        return min(ledger.counts(split).get("done", 0), wanted)
+    drawn = [(record, status) for _, status, _, record in ledger.items(split) if record]
+    statuses = [status for _, status in _ranked(plan, drawn) if status in ("drawn", "done")]
+    return statuses[:wanted].count("done")
 
 
 def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> Summary:
