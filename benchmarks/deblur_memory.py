@@ -1,9 +1,9 @@
 """Memory and time of deblurring large photographs on a CPU, tile by tile.
 
-    python benchmarks/deblur_memory.py OUT_FOLDER [WIDTHxHEIGHT ...]
+    python benchmarks/deblur_memory.py OUT_FOLDER
 
 Each photograph is a JPEG of noise over smooth shapes, each run a process of its own: `defocus deblur` as a user would
-call it, with a NAFNet of random weights whose size is told in the result. `base` is the process before it reads the
+call it, with two NAFNets of random weights: a tiny one, and that of the recipe `nafnet-small`. `base` is the process before it reads the
 photograph (torch, JAX, the network); what is above it is the photograph as float32, the result, one tile inside the
 network, and the bytes of the file that is written.
 """
@@ -23,7 +23,8 @@ import numpy as np
 
 from machine import machine
 
-NETWORK: dict[str, Any] = {"width": 8, "encoder_blocks": (1, 1, 1, 1)}
+NETWORKS: dict[str, dict[str, Any]] = {"tiny": {"width": 8, "encoder_blocks": (1, 1, 1, 1)}, "small": {}}
+RUNS = (("tiny", (3000, 2000)), ("tiny", (6000, 4000)), ("small", (3000, 2000)), ("small", (6000, 4000)))
 TILE, OVERLAP = 512, 64
 
 
@@ -69,7 +70,7 @@ def one(photo: Path, weights: Path, out: Path) -> dict[str, Any]:
     }
 
 
-def main(out: Path, sizes: list[tuple[int, int]]) -> None:
+def main(out: Path) -> None:
     from defocus.restore.models import build_model
     from defocus.restore.models.checkpoints import save_weights
 
@@ -77,21 +78,28 @@ def main(out: Path, sizes: list[tuple[int, int]]) -> None:
     told = machine()
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.pth"
-        model = build_model("nafnet", "small", **NETWORK)
-        save_weights(weights, "nafnet", model.options.model_dump(), model.state_dict())
-        for size in sizes:
+        for name, size in RUNS:
+            model = build_model("nafnet", "small", **NETWORKS[name])
+            save_weights(weights, "nafnet", model.options.model_dump(), model.state_dict())
             photo = Path(folder) / "photo.jpg"
             photograph(photo, size)
             command = [sys.executable, __file__, "--one", str(photo), str(weights), folder]
             made = json.loads(
                 subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
             )
-            rows.append({"size": f"{size[0]}×{size[1]}", "megapixels": size[0] * size[1] / 1e6, **made})
+            rows.append(
+                {
+                    "network": name,
+                    "width": model.options.width,
+                    "size": f"{size[0]}×{size[1]}",
+                    "megapixels": size[0] * size[1] / 1e6,
+                    **made,
+                }
+            )
             print(rows[-1], flush=True)
     result = {
         **told,
         "torch": metadata.version("torch"),
-        "network": NETWORK,
         "tile": TILE,
         "overlap": OVERLAP,
         "rows": rows,
@@ -101,16 +109,18 @@ def main(out: Path, sizes: list[tuple[int, int]]) -> None:
     lines = [
         "# Deblurring large photographs on a CPU",
         "",
-        f"{told['cpu']}, {told['cores']} cores; torch {result['torch']}. A NAFNet of width {NETWORK['width']}, encoder "
-        f"blocks {', '.join(map(str, NETWORK['encoder_blocks']))} ({rows[0]['parameters']:,} parameters); tiles of "
-        f"{TILE} pixels that share {OVERLAP}; JPEG in and out. Load before: {told['load_before']:.1f}.",
+        f"{told['cpu']}, {told['cores']} cores; torch {result['torch']}. NAFNets; tiles of {TILE} pixels that share "
+        f"{OVERLAP}; JPEG in and out. Load before: {told['load_before']:.1f}.",
         "",
-        "| photograph | Mpx | seconds | base | peak | per megapixel, above the base |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| network | width | parameters | photograph | Mpx | seconds | base | peak | per megapixel, above the base |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for r in rows:
         per = 1000.0 * (r["peak_GB"] - r["base_GB"]) / r["megapixels"]
         cells = (
+            r["network"],
+            str(r["width"]),
+            f"{r['parameters']:,}",
             r["size"],
             f"{r['megapixels']:.0f}",
             f"{r['seconds']:.0f}",
@@ -129,5 +139,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--one":
         print(json.dumps(one(*map(Path, sys.argv[2:5]))))
     else:
-        asked = [tuple(map(int, text.split("x"))) for text in sys.argv[2:]] or [(3000, 2000), (6000, 4000)]
-        main(Path(sys.argv[1]), asked)
+        main(Path(sys.argv[1]))
