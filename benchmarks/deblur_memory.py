@@ -3,9 +3,9 @@
     python benchmarks/deblur_memory.py OUT_FOLDER
 
 Each photograph is a JPEG of noise over smooth shapes, each run a process of its own: `defocus deblur` as a user would
-call it, with two NAFNets of random weights: a tiny one, and that of the recipe `nafnet-small`. `base` is the process before it reads the
-photograph (torch, JAX, the network); what is above it is the photograph as float32, the result, one tile inside the
-network, and the bytes of the file that is written.
+call it, with two NAFNets of random weights: a tiny one, and that of the recipe `nafnet-small`. `base` is the process
+before it reads the photograph (torch, JAX, the network); what is above it is the photograph as float32, the result, a
+batch of tiles inside the network, and the bytes of the file that is written.
 """
 
 from __future__ import annotations
