@@ -6,7 +6,7 @@ Each of the four networks at the paper's size learns two pairs of 128×128 pixel
 blurred in linear light by discs of 2 and 4 pixels radius. The loss is −PSNR for all of them: their own weigh spectra
 and features, too, and trade decibels for them. The learning rate rises over the first twentieth of the time and falls
 to zero at its end; a run stops before it when the goal is passed. On a GPU a step is captured once as a CUDA graph and
-replayed: these networks have thousands of small kernels, which take longer to launch than to run. With --speed, steps
+replayed, since these networks have thousands of small kernels to launch. With --speed, steps
 with each network's own loss (without LPIPS) are timed at crops and batches of one GPU of the paper's recipes. Needs
 torch, numpy, pydantic and src/ on the path.
 
