@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -241,29 +242,20 @@ def same_pairs(out: Path, variant: Variant) -> tuple[int, int]:
 
 def missing_pairs(folder: Path, plan: Plan, title: str) -> list[str]:
     """Of each split that has fewer pairs than the plan wants, how many."""
-    opened = open_folder(folder)
-    try:
+    with closing(open_folder(folder)) as opened:
         made = Counter(record["split"] for record in opened.records())
-    finally:
-        opened.close()
     wanted = {split: plan.split(split).pairs for split in plan.splits}
     return [f"{title}: {made[s]} of {n} {s} pairs could be made" for s, n in wanted.items() if made[s] < n]
 
 
 def _plan_of(folder: Path) -> Plan:
-    opened = open_folder(folder)
-    try:
+    with closing(open_folder(folder)) as opened:
         return make_plan(opened.plan)
-    finally:
-        opened.close()
 
 
 def _recipes(folder: Path) -> dict[str, list[Any]]:
-    opened = open_folder(folder)
-    try:
+    with closing(open_folder(folder)) as opened:
         return {r["id"]: [r[key] for key in SAME] for r in opened.records() if r["split"] == "train"}
-    finally:
-        opened.close()
 
 
 def check_ablation(

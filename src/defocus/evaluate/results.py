@@ -177,10 +177,11 @@ def pooled(results: Results, groups: Sequence[tuple[Row, Sequence[Row]]]) -> Res
     records = [r for r in results.records if r.row not in member]
     for row, rows in groups:
         for first in (r for r in results.records if r.row == rows[0].key):
-            others = [found.get((first.test, first.image, one.key)) for one in rows]
-            if all(others):
-                shared = set.intersection(*(set(r.values) for r in others if r))
-                means = {m: float(np.mean([r.values[m] for r in others if r])) for m in first.values if m in shared}
+            places = [(first.test, first.image, one.key) for one in rows]
+            alike = [found[place].values for place in places if place in found]
+            if len(alike) == len(rows):
+                shared = [metric for metric in first.values if all(metric in values for values in alike)]
+                means = {metric: float(np.mean([values[metric] for values in alike])) for metric in shared}
                 records.append(Record(first.test, row.key, first.image, first.blur_px, means))
     table = results.table.model_copy(update={"rows": (*kept, *(row for row, _ in groups))})
     return Results(table, tuple(records), results.problems, results.notes)

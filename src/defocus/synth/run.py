@@ -294,7 +294,7 @@ def _make(
 def _make_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) -> Iterator[Task]:
     """What is still to be made of a split, neighbours in a photograph together."""
     wanted = plan.split(split).pairs
-    drawn = [(record, status) for _, status, _, record in ledger.items(split) if record]
+    drawn = _drawn(ledger, split)
     if plan.output.layout == "webdataset":
         yield from _shard_tasks(plan, split, ledger, drawn, wanted, room)
         return
@@ -310,7 +310,7 @@ def _make_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) 
 
 def _surplus(plan: Plan, split: SplitName, ledger: Ledger) -> list[str]:
     """Pairs that stood in for failures of an earlier run which are mended now: the least sharp beyond the number."""
-    drawn = [(record, status) for _, status, _, record in ledger.items(split) if record]
+    drawn = _drawn(ledger, split)
     done = [record["id"] for record, status in _ranked(plan, drawn) if status == "done"]
     return done[plan.split(split).pairs :]
 
@@ -343,6 +343,11 @@ def _shard_tasks(
 def _make_task(name: str, split: SplitName, records: list[Record], shard: int | None) -> Task:
     sources = tuple(dict.fromkeys(r["source"] for r in records))
     return Task(name, "make", split, sources, records=tuple(records), shard=shard)
+
+
+def _drawn(ledger: Ledger, split: SplitName) -> list[tuple[Record, str]]:
+    """The candidates of a split that there is a record of, each with its status."""
+    return [(record, status) for _, status, _, record in ledger.items(split) if record]
 
 
 def _ranked(plan: Plan, drawn: list[tuple[Record, str]]) -> list[tuple[Record, str]]:
@@ -383,7 +388,7 @@ def _standing(plan: Plan, split: SplitName, ledger: Ledger) -> int:
     wanted = plan.split(split).pairs
     if plan.output.layout == "webdataset":
         return min(ledger.counts(split).get("done", 0), wanted)
-    drawn = [(record, status) for _, status, _, record in ledger.items(split) if record]
+    drawn = _drawn(ledger, split)
     statuses = [status for _, status in _ranked(plan, drawn) if status in ("drawn", "done")]
     return statuses[:wanted].count("done")
 

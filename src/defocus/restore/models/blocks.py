@@ -8,6 +8,7 @@ and what rounding to bfloat16 would spoil runs in float32.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -33,7 +34,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Network(nn.Module):
+class Network(nn.Module, ABC):
     """A network from blurred to restored pictures, [batch, 3, rows, cols], display values from 0 to 1.
 
     Pictures of any size are padded inside to a `multiple` of pixels, and to at least `least` of them, and cut back.
@@ -47,9 +48,9 @@ class Network(nn.Module):
         rows, cols = image.shape[-2:]
         return self.restored(self.padded(image))[..., :rows, :cols]
 
+    @abstractmethod
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
-        """The same for sizes that need no padding."""
-        raise NotImplementedError
+        """The same for sizes that need no padding; each network has its own."""
 
     def padded(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 more_rows more_cols"]:
         return padded(image, self.multiple, self.least)
