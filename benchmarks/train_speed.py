@@ -31,7 +31,7 @@ VARIANTS: dict[str, list[str]] = {
 
 
 def write_pair(job: tuple[Path, str, int, int]) -> None:
-    from defocus.synth.pictures import png_bytes, quantise
+    from defocus.files.pair_png import png_bytes, quantise
 
     folder, split, number, size = job
     rng = np.random.default_rng(number)

@@ -12,8 +12,8 @@ import tifffile
 from PIL import Image, ImageCms
 
 from defocus.errors import PhotoError, UnsupportedPhotoError
+from defocus.files.png16 import SIGNATURE, read_png16, write_png16
 from defocus.photo import RgbPhoto, check_picture_path, decode, read_photo, read_picture, write_linear, write_picture
-from defocus.photo.png16 import SIGNATURE, read_png16, write_png16
 
 
 @pytest.fixture(scope="module")

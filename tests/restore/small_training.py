@@ -9,9 +9,9 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from defocus.errors import ConfigError
+from defocus.files.pair_png import png_bytes, quantise
+from defocus.files.settings import validated
 from defocus.restore.config import TrainConfig, merged
-from defocus.synth.pictures import png_bytes, quantise
-from defocus.synth.toml_model import validated
 
 
 def write_pairs(

@@ -19,6 +19,9 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from defocus.errors import DefocusError, PhotoError  # noqa: E402
+from defocus.files.pair_png import quantise  # noqa: E402
+from defocus.files.picture_bytes import encoded  # noqa: E402
+from defocus.files.picture_metadata import Metadata, read_metadata, upright  # noqa: E402
 from defocus.photo import read_picture  # noqa: E402
 from defocus.restore.deblur import (  # noqa: E402
     Job,
@@ -30,10 +33,7 @@ from defocus.restore.deblur import (  # noqa: E402
     plan_jobs,
 )
 from defocus.restore.made_by import MadeBy  # noqa: E402
-from defocus.restore.picture_bytes import encoded  # noqa: E402
-from defocus.restore.picture_metadata import Metadata, read_metadata, upright  # noqa: E402
 from defocus.restore.tiles import plan_tiles, restore_image, restored_tiles  # noqa: E402
-from defocus.synth.pictures import quantise  # noqa: E402
 
 
 class Plain(nn.Module):

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from defocus.files.pair_png import png_bytes, quantise
+from defocus.files.stores import open_store
 from defocus.synth.card import card_text
 from defocus.synth.layouts import pair_paths, shard_bytes, shard_path
 from defocus.synth.ledger import NAME, Ledger
 from defocus.synth.metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, TABLE, checksums_text, jsonl_bytes, table_bytes
-from defocus.synth.pictures import png_bytes, quantise
 from defocus.synth.plan import Plan, make_plan
 from defocus.synth.recipe import Outcome, Recipe
-from defocus.synth.store import open_store
 
 SIDE = 48
 SHARD = 4

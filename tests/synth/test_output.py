@@ -23,17 +23,17 @@ import pytest
 from PIL import Image
 
 from defocus.errors import DatasetError, MissingPackageError
+from defocus.files import stores as store_module
+from defocus.files.pair_png import png_bits, png_bytes, quantise, read_png
+from defocus.files.png16 import read_png16
+from defocus.files.stores import open_store
 from defocus.photo import add_noise
-from defocus.photo.png16 import read_png16
-from defocus.synth import store as store_module
 from defocus.synth.card import card_text
 from defocus.synth.layouts import member_name, pair_paths, read_shard, shard_bytes, shard_path
 from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, read_jsonl, table_bytes, table_rows
 from defocus.synth.pairs import _noise_of
 from defocus.synth.parquet import PAGE_ROWS, parquet_bytes
-from defocus.synth.pictures import png_bits, png_bytes, quantise, read_png
 from defocus.synth.plan import make_plan
-from defocus.synth.store import open_store
 
 from .fake_folder import fake_folder, fake_plan, fake_record, texture
 
@@ -134,7 +134,7 @@ def test_a_real_full_disk_is_told() -> None:
 
 def test_killed_writers_leave_whole_files_only(tmp_path: Path) -> None:
     code = (
-        "import itertools, sys\nfrom defocus.synth.store import open_store\nstore = open_store(sys.argv[1])\n"
+        "import itertools, sys\nfrom defocus.files.stores import open_store\nstore = open_store(sys.argv[1])\n"
         "for n in itertools.count():\n    store.write('a.bin', bytes([n % 251]) * 4_000_000)\n"
         "    print(n, flush=True)\n"
     )

@@ -18,12 +18,12 @@ from scipy.ndimage import gaussian_filter
 
 from defocus.draw.synth_sample import draw_samples
 from defocus.errors import DatasetError, DefocusError
+from defocus.files.pair_png import png_bytes, quantise
+from defocus.files.stores import open_store
 from defocus.synth.charts import histogram
 from defocus.synth.contact_sheet import chosen_ids
-from defocus.synth.pictures import png_bytes, quantise
 from defocus.synth.reasons import merged_reasons
 from defocus.synth.report import write_report
-from defocus.synth.store import open_store
 from defocus.synth.verify import verify_folder
 
 from .fake_folder import fake_folder, texture

@@ -15,10 +15,10 @@ from scipy.ndimage import gaussian_filter, sobel
 from scipy.stats import binomtest, kstest
 
 from defocus.errors import PlanError
+from defocus.files.randomness import generator
 from defocus.photo.isp import SensorColour
 from defocus.synth import focus as focusing
 from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates
-from defocus.synth.draws import generator
 from defocus.synth.lens_pool import LensPool, PoolLens, coc_px, divide, find_lenses, safe_lenses
 from defocus.synth.patches import fitting_place, sharpest, sharpness
 from defocus.synth.plan import SPLITS, Augment, Focus, Plan, make_plan

@@ -43,8 +43,8 @@ def downstream(
     from ..evaluate.downstream.judge import judge, markdown, restored_pictures
     from ..evaluate.downstream.segmentation import Choice, Segmenter
     from ..evaluate.ground_truth import csv_text, find_real_pairs
+    from ..files.stores import open_store
     from ..restore.deblur import choose_device
-    from ..synth.store import open_store
     from .progress import StageBar
 
     if task not in ("depth", "segmentation", "both"):

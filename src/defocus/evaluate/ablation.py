@@ -20,6 +20,7 @@ from typing import Any
 from ..draw import save
 from ..draw.training_curves import LINES, draw_training_curves
 from ..errors import ConfigError, DatasetError
+from ..files.settings import validated
 from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
 from ..restore.losses import build_loss
@@ -27,7 +28,6 @@ from ..restore.train import TrainProgress, train
 from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
 from ..synth.run import Engine, Progress, run_plan
-from ..synth.toml_model import validated
 from .figures import draw_levels
 from .matrix import evaluate_matrix, opened_set, ready_measures
 from .results import Results, pooled

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import DatasetError
-from ..photo.image_files import PICTURES
+from ..files.image_files import PICTURES
+from ..files.stores import open_store
 from ..restore.pair_files import SPLITS, PairReader, Picture, find_pairs
 from ..synth.folder import is_pair_folder, open_folder
-from ..synth.store import open_store
 from .pictures import FileImage, StoredImage, TestImage, TestSet, check_sizes, unique_ids
 
 TestKind = Literal["dpdd", "realdof", "rtf", "lfdof", "syndof", "pairs", "photographs"]

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DatasetError
+from ..files.stores import open_store
 from ..synth.charts import histogram
 from ..synth.report_style import STYLE
-from ..synth.store import open_store
 from .ground_truth import PairAnalysis, analyse_all, csv_text
 from .number_text import number_text
 from .pictures import TestImage

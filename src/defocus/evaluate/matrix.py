@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, MissingPackageError
-from ..photo.image_files import PICTURES
-from ..synth.store import open_store
+from ..files.image_files import PICTURES
+from ..files.stores import open_store
 from .datasets import open_test_set
 from .figures import draw_figures
 from .measures import Measure, make_measure

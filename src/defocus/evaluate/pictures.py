@@ -45,7 +45,7 @@ class FileImage:
         return str(self.path)
 
     def read(self) -> Values:
-        from ..photo.image_files import read_picture
+        from ..files.image_files import read_picture
 
         return read_picture(self.path)[0]
 
@@ -133,7 +133,7 @@ class TestSet:
 
 def _display(data: bytes, place: str) -> Values:
     """Display values of a PNG or JPEG, to the bit as `read_picture` has them."""
-    from ..synth.pictures import read_png
+    from ..files.pair_png import read_png
 
     values = read_png(data, place)
     return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..synth.pictures import png_bytes, quantise
-from ..synth.store import open_store
+from ..files.pair_png import png_bytes, quantise
+from ..files.stores import open_store
 from .pictures import SavedImage, TestImage
 
 LINES = "made.jsonl"

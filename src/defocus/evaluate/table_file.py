@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
-from ..synth.toml_model import read_toml, validated
+from ..files.settings import read_toml, validated
 from .datasets import TestKind
 from .measures import KINDS
 

@@ -3,9 +3,9 @@
 Everything but the reading of files is a pure function of float32 arrays; `jax.vmap` runs it over a batch.
 """
 
+from ..files.exif import Exif
+from ..files.image_files import check_picture_path, read_picture, write_linear, write_picture
 from .demosaic import METHODS, demosaic
-from .exif import Exif
-from .image_files import check_picture_path, read_picture, write_linear, write_picture
 from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic
 from .noise import Noise, add_noise, draw_noise
 from .noise_estimate import estimate_noise

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import PhotoError
+from ..files.image_files import turned
 
 AnyArray = Array | np.ndarray  # reading a file makes numpy arrays, so that it starts no device
 PATTERNS = ("RGGB", "GRBG", "GBRG", "BGGR")  # in the order of their phases
@@ -43,19 +44,6 @@ def spread(values: Float[AnyArray, "3"], shape: tuple[int, ...], phase: Int[AnyA
     """One number for each colour, laid out over a mosaic of this shape."""
     red, green, _ = colour_planes(shape, phase)
     return jnp.where(red, values[0], jnp.where(green, values[1], values[2]))
-
-
-def turned(array: Shaped[np.ndarray, "h w *channels"], orientation: int) -> Shaped[np.ndarray, "h2 w2 *channels"]:
-    """The array upright, from how the camera stored it: `orientation` 1 to 8 as EXIF counts them."""
-    if orientation not in range(1, 9):
-        raise PhotoError(f"orientation {orientation}; EXIF knows 1 to 8")
-    if orientation >= 5:
-        array = np.swapaxes(array, 0, 1)
-    if orientation in (3, 4, 7, 8):
-        array = array[::-1]
-    if orientation in (2, 3, 6, 7):
-        array = array[:, ::-1]
-    return np.ascontiguousarray(array)
 
 
 def turned_pattern(pattern: str, shape: tuple[int, ...], orientation: int) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import PhotoError
+from ..files.exif import Exif
 from .colour import grey_gains
 from .demosaic import Method
-from .exif import Exif
 from .isp import SensorColour, partial_isp
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import MissingPackageError, PhotoError, UnsupportedPhotoError
-from .bayer import PATTERNS, turned, turned_pattern
+from ..files.exif import Exif, read_exif
+from ..files.image_files import turned
+from .bayer import PATTERNS, turned_pattern
 from .colour import choose_gains, choose_matrix, grey_gains, valid_gains
-from .exif import Exif, read_exif
 from .isp import SensorColour
 from .photograph import RawPhoto, RgbPhoto, numpy_planes
 

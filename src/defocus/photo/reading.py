@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import PhotoError
+from ..files.image_files import PICTURES, read_picture
+from ..files.png16 import SIGNATURE
 from ..srgb import from_srgb
 from .bayer import phase_of
 from .colour import grey_gains
-from .image_files import PICTURES, read_picture
 from .isp import SensorColour
 from .photograph import Photo, RawPhoto, RgbPhoto, numpy_planes
-from .png16 import SIGNATURE
 from .raw import read_raw
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..synth.draws import generator
+from ..files.randomness import generator
 from .schedules import Stages
 
 KEPT = 8  # orders that are remembered

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
+from ..files.settings import read_toml, validated
 from ..synth.plan import SplitName
-from ..synth.toml_model import read_toml, validated
 
 Part = Literal["csv", "tensorboard"]
 

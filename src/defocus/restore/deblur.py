@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, MissingExtraError, PhotoError
-from ..photo.image_files import PICTURES, read_picture
-from ..synth.pictures import quantise
-from ..synth.store import open_store
+from ..files.image_files import PICTURES, read_picture
+from ..files.pair_png import quantise
+from ..files.picture_bytes import FORMATS, Format, encoded
+from ..files.picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
+from ..files.stores import open_store
 from .made_by import MadeBy, see
-from .picture_bytes import FORMATS, Format, encoded
-from .picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
 from .tiles import restore_image
 
 try:

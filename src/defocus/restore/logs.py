@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from ..errors import ConfigError, TrainingError
-from ..synth.store import open_store
+from ..files.stores import open_store
 
 Row = Mapping[str, float]
 

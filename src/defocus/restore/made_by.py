@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PhotoError
-from ..synth.store import open_store
+from ..files.stores import open_store
 
 LINES = ".defocus.jsonl"
 ADVICE = "--overwrite makes it anew, or take another folder"

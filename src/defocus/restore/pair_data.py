@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, MissingExtraError
-from ..synth.draws import generator
-from ..synth.pictures import read_png
+from ..files.pair_png import read_png
+from ..files.randomness import generator
 from ..synth.plan import Plan, SplitName
 from .pair_files import PairReader, find_pairs, identity
 from .views import draw_view, seen

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import DatasetError
+from ..files.pair_png import SIGNATURE, picture_size
+from ..files.stores import RemoteStore, Store, open_store
 from ..synth.folder import is_pair_folder, open_folder
 from ..synth.layouts import ROLES
-from ..synth.pictures import SIGNATURE, picture_size
-from ..synth.store import RemoteStore, Store, open_store
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 # Folders of blurred pictures and of the sharp ones beside them; as others call the splits.

@@ -173,7 +173,7 @@ def other_judges(state: State, validation: str | None) -> bool:
 
 def write_whole(path: Path, data: bytes) -> None:
     """A file that is there whole or not at all."""
-    from ..synth.store import open_store
+    from ..files.stores import open_store
 
     open_store(path.parent).write(path.name, data)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, TrainingError
-from ..synth.draws import seed_for
-from ..synth.pictures import png_bytes
+from ..files.pair_png import png_bytes
+from ..files.randomness import seed_for
 from .config import TrainConfig
 from .schedules import Stages, milestone_steps, rate_at
 

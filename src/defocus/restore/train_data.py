@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import ConfigError, DatasetError, DefocusError, TrainingError
-from ..synth.draws import generator
+from ..files.randomness import generator
 from ..synth.plan import Plan, load_plan
 from .batches import Ask, Batches
 from .config import TrainConfig

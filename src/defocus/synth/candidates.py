@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import DefocusError
+from ..files.randomness import generator, seed_for
 from . import focus as focusing
-from .draws import generator, seed_for
 from .lens_pool import LensTable, PoolLens, coc_px, largest_coc_px, pixel_um, safe_lenses
 from .patches import Measured, Place, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName

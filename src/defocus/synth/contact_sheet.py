@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..files.pair_png import read_png
 from .folder import PairFolder, pictures_of
 from .metadata import Record, largest_blur_px
-from .pictures import read_png
 
 SHOWN = 64
 LARGEST_PX = 512  # side of the pictures in the page

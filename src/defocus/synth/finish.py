@@ -9,15 +9,15 @@ from typing import Any
 
 from .. import __version__
 from ..errors import DatasetError
+from ..files.pair_png import read_png
+from ..files.stores import Store, open_store
 from .card import card_text
 from .folder import pictures_of
 from .layouts import is_picture_path
 from .ledger import NAME, Ledger
 from .metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
-from .pictures import read_png
 from .places import told_places
 from .plan import Plan
-from .store import Store, open_store
 
 SAMPLES = 12  # pairs of the sample figure
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.stores import Store, open_store
 from .layouts import read_shard
 from .ledger import NAME as LEDGER
 from .ledger import Ledger
 from .metadata import JSON_LINES, PLAN, Record, read_jsonl
 from .places import found_places
-from .store import Store, open_store
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..errors import DefocusError, PlanError
+from ..files.randomness import generator
 from ..lens import list_lenses, load_lens
 from ..lens.formats import read_lens
 from ..lens.prescription import D_LINE_NM, Lens
@@ -31,7 +32,6 @@ from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.measure import counted, measure
 from ..survey.run import lens_files
-from .draws import generator
 from .plan import SPLITS, Plan, SplitName
 
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf

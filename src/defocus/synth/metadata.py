@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.stores import Store
 from .layouts import ROLES
 from .parquet import Kind, parquet_bytes
-from .store import Store
 
 PLAN = "plan.json"
 JSON_LINES, TABLE, CHECKSUMS = "pairs.jsonl", "pairs.parquet", "checksums.sha256"

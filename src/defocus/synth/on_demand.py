@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..errors import DatasetError, DefocusError
+from ..files.randomness import seed_for
 from .candidates import LensChoice, candidate_numbers, draw_candidates, identity
-from .draws import seed_for
 from .lens_pool import find_lenses
 from .pairs import Made, make_pairs
 from .plan import Blur, Plan, SplitName

@@ -14,8 +14,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import PlanError
+from ..files.settings import read_toml, validated
 from .places import without_places
-from .toml_model import read_toml, validated
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")

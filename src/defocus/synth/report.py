@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError, PlanError
+from ..files.stores import open_store
 from .card import made_in_words
 from .charts import bars, histogram, shares
 from .contact_sheet import VIEWER, contact_sheet
@@ -24,7 +25,6 @@ from .places import placeless, without_places
 from .plan import SPLITS, Plan, make_plan, plan_difference
 from .reasons import merged_reasons
 from .report_style import SCRIPT, STYLE
-from .store import open_store
 
 LENSES = 48
 

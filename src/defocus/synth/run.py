@@ -22,6 +22,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import DatasetError
+from ..files.stores import Store
 from .candidates import candidate_numbers
 from .finish import finish_folder, prepare_folder
 from .ledger import Ledger
@@ -31,7 +32,6 @@ from .places import placeless
 from .plan import Plan, SplitName
 from .reasons import merged_reasons
 from .sources import SourceName, files_sum, find_sources, missing_depths
-from .store import Store
 from .work import Job, Result, Task
 
 REASONS = 3  # that a summary tells

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError, PlanError
+from ..files.pair_png import png_bytes
 from .folder import PairFolder, open_folder, pictures_of
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of
-from .pictures import png_bytes
 from .places import apart_from_places
 from .plan import Plan, completed, make_plan, plan_difference
 from .recipe import Recipe

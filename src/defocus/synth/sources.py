@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, PlanError
+from ..files.randomness import seed_for
 from ..photo.isp import SensorColour
 from ..scene.procedural import SCENES
-from .draws import seed_for
 from .lens_pool import divide
 from .plan import SPLITS, Plan, Source, SplitName
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.pair_png import png_bits, read_png
+from ..files.stores import Store, open_store
 from .folder import PairFolder, is_pair_folder, open_folder
 from .layouts import read_shard
 from .metadata import CHECKSUMS, JSON_LINES, TABLE, Record, jsonl_bytes, read_checksums, table_bytes
-from .pictures import png_bits, read_png
-from .store import Store, open_store
 from .verify_foreign import verify_foreign
 
 Progress = Callable[[int, int], None]

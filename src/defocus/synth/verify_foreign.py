@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from ..errors import DatasetError
-from .pictures import png_bits, read_png
-from .store import Store
+from ..files.pair_png import png_bits, read_png
+from ..files.stores import Store
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 SIDES = {"source": "target", "input": "target", "inputC": "target", "blur": "sharp", "blurred": "sharp"}

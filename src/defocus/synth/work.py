@@ -17,15 +17,15 @@ from typing import Any, Literal
 import jax
 
 from ..errors import DatasetError, DefocusError
+from ..files.pair_png import png_bytes
+from ..files.stores import Store, open_store
 from .candidates import LensChoice, draw_candidates, identity
 from .layouts import pair_paths, shard_bytes, shard_path
 from .lens_pool import LensPool
 from .pairs import Made, Stopwatch, make_pairs
-from .pictures import png_bytes
 from .plan import Plan, SplitName
 from .recipe import Outcome, Recipe
 from .sources import Sharp, SourceCache, SourceName
-from .store import Store, open_store
 
 READERS = 4  # threads that read photographs ahead
 WRITERS = 6  # threads that compress and write pictures

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import DatasetError, DefocusError, MissingExtraError
-from ..store import SUFFIX, Store, open_store
+from ...files.stores import SUFFIX, Store, open_store
 from ..work import GPU_TASKS, Job, Result, Task, Worker, leave_room
 from .local import AHEAD, TRIES, given_up
 

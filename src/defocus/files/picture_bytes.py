@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import DefocusError
-from ..synth.pictures import png_bytes
+from .pair_png import png_bytes
 from .picture_metadata import EXIF_PART, GPS_PART, HEAD, Metadata
 
 Format = Literal["png", "jpg", "tif"]

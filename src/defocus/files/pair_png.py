@@ -90,7 +90,7 @@ def picture_size(data: bytes, file: str = "a picture") -> tuple[int, int, int]:
 def read_png(data: bytes, file: str = "a picture") -> Shaped[np.ndarray, "h w 3"]:
     """RGB values, uint8 or uint16, of a PNG (of 8 bits: of any picture that Pillow reads); `file` is for messages."""
     if png_bits(data) == 16:
-        from ..photo.png16 import decode_png16
+        from .png16 import decode_png16
 
         try:
             deep = decode_png16(data, file)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PhotoError
-from ..photo.exif import Exif
+from .exif import Exif
 
 HEAD = b"Exif\0\0"
 ORIENTATION, EXIF_PART, WIDTH, HEIGHT = 0x0112, 0x8769, 0xA002, 0xA003
@@ -149,7 +149,7 @@ def stored_bits(path: str | Path) -> int:
     """Bits per colour of a PNG, JPEG or TIFF file: 16, or 8 where it has no more."""
     from PIL import Image, UnidentifiedImageError
 
-    from ..photo.png16 import png_bits
+    from .png16 import png_bits
 
     if png_bits(path) == 16:
         return 16

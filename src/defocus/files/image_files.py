@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from ..errors import MissingPackageError, PhotoError, UnsupportedPhotoError
-from .bayer import turned
 from .exif import Exif, read_exif
 from .png16 import png_bits, read_png16, write_png16
 
@@ -184,3 +183,16 @@ def write_linear(path: str | Path, linear: Float[np.ndarray, "h w 3"], **extra: 
         np.savez_compressed(path, linear=values, **extra)  # type: ignore[arg-type]
     else:
         raise PhotoError("linear light is written as .npy or .npz", file=path)
+
+
+def turned(array: Shaped[np.ndarray, "h w *channels"], orientation: int) -> Shaped[np.ndarray, "h2 w2 *channels"]:
+    """The array upright, from how the camera stored it: `orientation` 1 to 8 as EXIF counts them."""
+    if orientation not in range(1, 9):
+        raise PhotoError(f"orientation {orientation}; EXIF knows 1 to 8")
+    if orientation >= 5:
+        array = np.swapaxes(array, 0, 1)
+    if orientation in (3, 4, 7, 8):
+        array = array[::-1]
+    if orientation in (2, 3, 6, 7):
+        array = array[:, ::-1]
+    return np.ascontiguousarray(array)
