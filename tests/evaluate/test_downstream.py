@@ -43,8 +43,11 @@ def depth_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fusion_hidden_size=8, head_hidden_size=8, depth_estimation_type="relative",
     )  # fmt: skip
     network = transformers.DepthAnythingForDepthEstimation(config)
-    with torch.no_grad():  # what is below zero is cut off: a random head may well say nothing
-        network.head.conv3.weight.abs_()
+    with torch.no_grad():  # as initialised, layer after layer shrinks the signal to the last bits of a float
+        for parameter in network.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0.0, math.sqrt(2.0 / parameter[0].numel()))
+        network.head.conv3.weight.abs_()  # what is below zero is cut off
         network.head.conv3.bias.fill_(0.5)
     folder = tmp_path_factory.mktemp("depth_anything")
     network.save_pretrained(folder)
@@ -53,7 +56,7 @@ def depth_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sam_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(1)
+    torch.manual_seed(3)
     backbone = {
         "model_type": "sam2_hiera_det_model", "hidden_size": 8, "image_size": [64, 64],
         "blocks_per_stage": [1, 1, 2, 1], "embed_dim_per_stage": [8, 16, 32, 64],
@@ -105,15 +108,15 @@ def test_disparities_are_those_of_the_network(depth_folder: Path) -> None:
     estimate = DisparityEstimator(str(depth_folder), "cpu")
     made = estimate(picture())
     assert made.shape == (48, 64)
-    assert made.std() > 0.0
+    assert made.std() > 0.5
     network = transformers.DepthAnythingForDepthEstimation.from_pretrained(depth_folder).eval()
     pixels = torch.from_numpy(picture()).permute(2, 0, 1)[None]
-    scaled = torch.nn.functional.interpolate(pixels, (56, 70), mode="bicubic", antialias=True).clamp(0, 1)
+    scaled = torch.nn.functional.interpolate(pixels, (42, 56), mode="bicubic", antialias=True).clamp(0, 1)
     mean, spread = (torch.tensor(v)[:, None, None] for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     with torch.inference_mode():
         expected = network(pixel_values=(scaled - mean) / spread).predicted_depth[None]
     expected = torch.nn.functional.interpolate(expected, (48, 64), mode="bilinear")[0, 0].numpy()
-    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_wrong_models_are_told(depth_folder: Path, sam_folder: Path, tmp_path: Path) -> None:
@@ -156,9 +159,9 @@ def test_the_same_picture_has_the_same_segments_and_another_has_others(sam_folde
     assert all(mask.shape == (48, 64) for mask in truth)
     assert any(0 < mask.sum() < mask.size for mask in truth)
     again = list(segmenter.answers(segmenter.look(picture()), prompts, prompt))
-    assert all(overlap(a, b) == 1.0 for a, b in zip(truth, again, strict=True))
+    assert all(overlap(a, b) > 0.99 for a, b in zip(truth, again, strict=True))
     other = list(segmenter.answers(segmenter.look(picture(5)), prompts, prompt))
-    assert np.mean([overlap(a, b) for a, b in zip(truth, other, strict=True)]) < 1.0
+    assert np.mean([overlap(a, b) for a, b in zip(truth, other, strict=True)]) < 0.98
 
 
 def test_prompts_in_batches_are_those_alone(sam_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,13 +232,13 @@ def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, caps
     assert set(rows) == {(row, name) for row in ("input", "good", "same", "sharp") for name in "ab"}
     for name in "ab":
         for row in ("same", "sharp"):  # the sharp picture itself, as a file and as the truth
-            assert float(rows[row, name]["rmse"]) == 0.0
-            assert float(rows[row, name]["iou"]) == 1.0
+            assert float(rows[row, name]["rmse"]) == pytest.approx(0.0, abs=1e-4)
+            assert float(rows[row, name]["iou"]) == pytest.approx(1.0, abs=1e-3)
         blurred = rows["input", name]
-        assert float(blurred["rmse"]) > 0.0
+        assert float(blurred["rmse"]) > 0.1
         assert float(blurred["rmse_aligned"]) <= float(blurred["rmse"])
         assert int(blurred["prompts"]) > 0
-    assert "| same | **0.000** | **0.000** | **1.000** |" in told
+    assert "| same | **0.000** | **0.000** | **1.000** |" in told  # against a depth of order 1
     assert str(sam_folder) in (out / "downstream.md").read_text()
     # One restored picture of another size: that picture is left out for all, and told.
     save(tmp_path / "good" / "b.png", picture()[:40])
