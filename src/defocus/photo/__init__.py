@@ -5,8 +5,10 @@ Everything but the reading of files is a pure function of float32 arrays; `jax.v
 
 from ..files.exif import Exif
 from ..files.image_files import check_picture_path, read_picture, write_linear, write_picture
+from ..srgb import from_srgb, to_srgb
 from .demosaic import METHODS, demosaic
 from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic
+from .light import as_linear_light
 from .noise import Noise, add_noise, draw_noise
 from .noise_estimate import estimate_noise
 from .photograph import Photo, RawPhoto, RgbPhoto
@@ -26,6 +28,7 @@ __all__ = [
     "RgbPhoto",
     "SensorColour",
     "add_noise",
+    "as_linear_light",
     "check_picture_path",
     "decode",
     "demosaic",
@@ -34,6 +37,7 @@ __all__ = [
     "encode",
     "estimate_noise",
     "forward_isp",
+    "from_srgb",
     "inverse_isp",
     "parse_response",
     "partial_isp",
@@ -43,6 +47,7 @@ __all__ = [
     "saturation_mask",
     "stack_colours",
     "synthesise_saturation",
+    "to_srgb",
     "without_mosaic",
     "write_linear",
     "write_picture",

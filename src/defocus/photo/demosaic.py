@@ -23,9 +23,10 @@ from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from ..errors import PhotoError
+from ..srgb import check_floats
 from .bayer import colour_planes
 
 Method = Literal["directional", "malvar"]
@@ -38,9 +39,10 @@ MARGIN = 12  # even, so that the padded mosaic has the same phase; the farthest 
 
 @partial(jax.jit, static_argnames="method")
 def demosaic(
-    mosaic: Float[Array, "h w"], phase: Int[Array, ""] | int, method: Method = "directional"
+    mosaic: Shaped[Array, "h w"], phase: Int[Array, ""] | int, method: Method = "directional"
 ) -> Float[Array, "h w 3"]:
     """Camera RGB from a white-balanced mosaic of at least 2×2 pixels."""
+    check_floats(mosaic, "a mosaic")
     if method not in METHODS:
         raise PhotoError(f"demosaicing {method!r}; known are {', '.join(METHODS)}")
     height, width = mosaic.shape

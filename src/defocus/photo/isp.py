@@ -18,9 +18,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from ..errors import PhotoError
+from ..srgb import check_floats
 from .bayer import PATTERNS, AnyArray, phase_of, sample_mosaic, spread
 from .demosaic import Method, demosaic
 from .response import SRGB, Response, encode
@@ -75,28 +76,31 @@ def stack_colours(colours: Sequence[SensorColour]) -> SensorColour:
 
 @partial(jax.jit, static_argnames="method")
 def partial_isp(
-    mosaic: Float[Array, "h w"], colour: SensorColour, method: Method = "directional"
+    mosaic: Shaped[Array, "h w"], colour: SensorColour, method: Method = "directional"
 ) -> Float[Array, "h w 3"]:
     """Linear sRGB from a normalised mosaic. Not clipped below: noise about black keeps its mean."""
+    check_floats(mosaic, "a mosaic")
     gains = spread(colour.white_balance, mosaic.shape, colour.phase)
     balanced = jnp.minimum(mosaic * gains, 1.0)
     return _transform(demosaic(balanced, colour.phase, method), colour.camera_to_srgb)
 
 
 @partial(jax.jit, static_argnames="saturate")
-def inverse_isp(linear: Float[Array, "h w 3"], colour: SensorColour, saturate: bool = True) -> Float[Array, "h w"]:
+def inverse_isp(linear: Shaped[Array, "h w 3"], colour: SensorColour, saturate: bool = True) -> Float[Array, "h w"]:
     """The mosaic that a sensor records of linear sRGB light; with `saturate` cut to 0..1 as the sensor does."""
+    check_floats(linear, "linear light")
     camera = _transform(linear, colour.srgb_to_camera) / colour.white_balance
     mosaic = sample_mosaic(camera, colour.phase)
     return jnp.clip(mosaic, 0.0, 1.0) if saturate else mosaic
 
 
 @jax.jit
-def without_mosaic(linear: Float[Array, "h w 3"], colour: SensorColour) -> Float[Array, "h w 3"]:
+def without_mosaic(linear: Shaped[Array, "h w 3"], colour: SensorColour) -> Float[Array, "h w 3"]:
     """Light as a sensor with all three colours in every pixel would record it: cut at its white, back in linear sRGB.
 
     What demosaicing leaves behind belongs into the input of a network that restores pictures, not into its target.
     """
+    check_floats(linear, "linear light")
     camera = _transform(linear, colour.srgb_to_camera) / colour.white_balance
     balanced = jnp.minimum(jnp.clip(camera, 0.0, 1.0) * colour.white_balance, 1.0)
     return _transform(balanced, colour.camera_to_srgb)
@@ -104,7 +108,7 @@ def without_mosaic(linear: Float[Array, "h w 3"], colour: SensorColour) -> Float
 
 @partial(jax.jit, static_argnames="method")
 def forward_isp(
-    mosaic: Float[Array, "h w"],
+    mosaic: Shaped[Array, "h w"],
     colour: SensorColour,
     response: Response = SRGB,
     exposure: Float[Array, ""] | float = 1.0,

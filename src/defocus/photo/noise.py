@@ -20,9 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, Shaped
 
 from ..errors import PhotoError
+from ..srgb import check_floats
 
 REFERENCE = 1e-5  # the paper's, of β₁ and of β₂
 SMALL_MEAN = 8.0
@@ -51,8 +52,9 @@ def draw_noise(key: Key[Array, ""], reference: float = REFERENCE) -> Noise:
 
 
 @jax.jit
-def add_noise(key: Key[Array, ""], mosaic: Float[Array, "h w"], noise: Noise) -> Float[Array, "h w"]:
+def add_noise(key: Key[Array, ""], mosaic: Shaped[Array, "h w"], noise: Noise) -> Float[Array, "h w"]:
     """The mosaic with noise; signals below 0 count as 0. Not clipped: values below 0 and above 1 occur."""
+    check_floats(mosaic, "a mosaic")
     shot_key, read_key = jax.random.split(key)
     signal = jnp.maximum(mosaic, 0.0)
     step = jnp.maximum(noise.shot, 1e-12)

@@ -11,10 +11,11 @@ least 0.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from scipy.special import gammaincinv
 
 from ..errors import PhotoError
+from ..srgb import check_floats
 from .noise import Noise
 
 KERNEL = np.outer([1.0, -2.0, 1.0], [1.0, -2.0, 1.0]) / 6.0
@@ -26,8 +27,9 @@ ROUNDS = 6
 BRIGHTEST = 0.9  # above, the white level may cut the noise
 
 
-def estimate_noise(mosaic: Float[np.ndarray, "h w"]) -> Noise:
+def estimate_noise(mosaic: Shaped[np.ndarray, "h w"]) -> Noise:
     """`Noise` of a normalised mosaic. Best of a photograph that is flat and sharp in places, dark to bright."""
+    check_floats(mosaic, "a mosaic")
     from scipy.ndimage import convolve  # slow to import, and most commands estimate nothing
 
     means, variances = [], []

@@ -16,10 +16,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from ..errors import PhotoError
-from ..srgb import from_srgb, to_srgb
+from ..srgb import check_floats, from_srgb, to_srgb
 
 
 class Response(eqx.Module):
@@ -60,8 +60,9 @@ LINEAR = Response.power(1.0)
 
 
 @jax.jit
-def encode(linear: Float[Array, "*shape"], response: Response = SRGB) -> Float[Array, "*shape"]:
-    """Display values of linear light, which is cut to 0..1 first."""
+def encode(linear: Shaped[Array, "*shape"], response: Response = SRGB) -> Float[Array, "*shape"]:
+    """Display values of linear light (floats), which is cut to 0..1 first."""
+    check_floats(linear, "linear light")
     x, parameter = jnp.clip(linear, 0.0, 1.0), jnp.asarray(response.x[0])
     if response.kind == "table":
         return jnp.interp(x, response.x, response.y).astype(x.dtype)
@@ -71,8 +72,9 @@ def encode(linear: Float[Array, "*shape"], response: Response = SRGB) -> Float[A
 
 
 @jax.jit
-def decode(display: Float[Array, "*shape"], response: Response = SRGB) -> Float[Array, "*shape"]:
-    """Linear light of display values: the inverse of `encode`."""
+def decode(display: Shaped[Array, "*shape"], response: Response = SRGB) -> Float[Array, "*shape"]:
+    """Linear light of display values (floats): the inverse of `encode`."""
+    check_floats(display, "display values")
     v, parameter = jnp.clip(display, 0.0, 1.0), jnp.asarray(response.x[0])
     if response.kind == "table":
         return jnp.interp(v, response.y, response.x).astype(v.dtype)

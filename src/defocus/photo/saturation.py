@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, Shaped
+
+from ..srgb import check_floats
 
 THRESHOLD = 0.95
 SLOPE = 20.0
@@ -25,12 +27,13 @@ def draw_saturation(key: Key[Array, ""]) -> Float[Array, ""]:
 
 
 @jax.jit
-def saturation_mask(linear: Float[Array, "h w 3"]) -> Float[Array, "h w"]:
+def saturation_mask(linear: Shaped[Array, "h w 3"]) -> Float[Array, "h w"]:
     """How far each pixel is taken for saturated, 0..1."""
+    check_floats(linear, "linear light")
     return jnp.clip(SLOPE * jnp.min(linear - THRESHOLD, axis=-1), 0.0, 1.0)
 
 
 @jax.jit
-def synthesise_saturation(linear: Float[Array, "h w 3"], power: Float[Array, ""] | float) -> Float[Array, "h w 3"]:
+def synthesise_saturation(linear: Shaped[Array, "h w 3"], power: Float[Array, ""] | float) -> Float[Array, "h w 3"]:
     """Linear light with highlights of up to 1 + `power`."""
     return jnp.maximum(linear + power * saturation_mask(linear)[..., None], 0.0).astype(linear.dtype)
