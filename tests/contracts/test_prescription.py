@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 
 from defocus.errors import LensError
 from defocus.glass import model_glass
-from defocus.lens import Aperture, Field, Lens, State, Surface
+from defocus.lens import Aperture, Field, Lens, State, Surface, load_lens
 
 
 def singlet(**changes: object) -> Lens:
@@ -109,3 +110,41 @@ def test_states_override_the_prescription() -> None:
 def test_unknown_state_names_the_known_ones() -> None:
     with pytest.raises(LensError, match="'infinity', 'near'"):
         singlet(states=(State("infinity"), State("near"))).in_state("wide")
+
+
+def test_repr_is_one_short_line() -> None:
+    lens = singlet(states=(State("infinity"), State("near")))
+    text = repr(lens)
+    assert len(text) < 160
+    assert all(word in text for word in ("singlet", "49.21 mm", "2 surfaces", "infinity", "near"))
+    assert "f/" not in repr(singlet(aperture=Aperture("object_na", 0.1), object_distance=100.0))
+
+
+def test_fingerprint_is_that_of_earlier_data_sets() -> None:
+    """Data sets and ledgers record it: another text under the hash would make every lens a stranger."""
+    lens = load_lens("canon-rf-50-f1.2")
+    assert lens.fingerprint() == "fe3cc97bf3991fc84963b52588dd7ede6ff627a8854cca3d042298438e94b038"
+    assert lens.fingerprint(named=False) == "ceaeaf4fa0e0ed585584288e841cee519f0001a6d1425aabad34c6c284d80de2"
+    assert dataclasses.replace(lens, source="elsewhere.json", notes=("a copy",)).fingerprint() == lens.fingerprint()
+    renamed = dataclasses.replace(lens, name="another name")
+    assert renamed.fingerprint() != lens.fingerprint()
+    assert renamed.fingerprint(named=False) == lens.fingerprint(named=False)
+
+
+def test_lens_draws_and_saves_itself(tmp_path: Path) -> None:
+    lens = singlet()
+    page = lens._repr_html_()
+    assert "singlet" in page
+    assert "<svg" in page
+    for name in ("lens.json", "lens.zmx"):
+        lens.save(tmp_path / name)
+        assert load_lens(tmp_path / name) == lens
+    lens.save(tmp_path / "lens.svg")
+    assert "<svg" in (tmp_path / "lens.svg").read_text()
+    with pytest.raises(LensError, match=r"\.json"):
+        lens.save(tmp_path / "lens.docx")
+
+
+def test_lens_that_cannot_be_drawn_still_has_a_page() -> None:
+    bare = tuple(dataclasses.replace(s, semi_diameter=None) for s in singlet().surfaces)
+    assert "cannot be drawn" in singlet(surfaces=bare, image_radius=500.0)._repr_html_()

@@ -13,12 +13,17 @@ image plane.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import html
+import importlib
+import io
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
-from ..errors import LensError
+from ..errors import DefocusError, LensError
 from ..glass import AIR, Medium
 
 D_LINE_NM = 587.5618
@@ -95,7 +100,7 @@ class State:
     image_radius: float | None = None  # mm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Lens:
     """A photographic lens prescription."""
 
@@ -119,6 +124,51 @@ class Lens:
 
     def __post_init__(self) -> None:
         _check(self)
+
+    def __repr__(self) -> str:
+        from .first_order import f_number, focal_length
+
+        speed = f_number(self)
+        facts = [f"{focal_length(self):.4g} mm" + (f" f/{speed:.3g}" if speed is not None else "")]
+        facts.append(f"{len(self.surfaces)} surfaces, stop {self.stop}")
+        if self.image_radius is not None:
+            facts.append(f"image radius {self.image_radius:.4g} mm")
+        if self.states:
+            facts.append(f"states {', '.join(self.state_names[:8])}" + (", ..." if len(self.states) > 8 else ""))
+        return f"<Lens {self.name!r}: {'; '.join(facts)}>"
+
+    def _repr_html_(self) -> str:
+        svg = io.StringIO()
+        try:
+            self.plot().savefig(svg, format="svg")
+        except DefocusError as error:
+            return f"<p>{html.escape(f'{self!r} cannot be drawn: {error}')}</p>"
+        drawing = svg.getvalue()
+        return f"<p>{html.escape(repr(self))}</p>" + drawing[drawing.index("<svg") :]
+
+    def plot(self) -> Any:
+        """The layout as a `matplotlib` figure: elements, stop and ray bundles; `defocus.draw` has more figures."""
+        return importlib.import_module("defocus.draw").draw_layout(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the lens as .json or .zmx, or its layout as .svg, .pdf or .png, as the path's suffix says."""
+        if Path(path).suffix.lower() in (".svg", ".pdf", ".png"):
+            importlib.import_module("defocus.draw").save(self.plot(), path)
+        else:
+            from .formats import write_lens
+
+            write_lens(self, path)
+
+    def fingerprint(self, *, named: bool = True) -> str:
+        """SHA-256 of the prescription, whichever file it came from; unless `named`, whatever the lens is called.
+
+        Data sets record it, so the text that is hashed must never change: every field in order, as Python writes it.
+        """
+        lens = replace(self, notes=(), source="")
+        if not named:
+            lens = replace(lens, name="", patent="", image_format="")
+        values = ", ".join(f"{f.name}={getattr(lens, f.name)!r}" for f in dataclasses.fields(lens))
+        return hashlib.sha256(f"Lens({values})".encode()).hexdigest()
 
     @property
     def index_d(self) -> tuple[float, ...]:

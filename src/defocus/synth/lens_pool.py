@@ -8,10 +8,9 @@ point with the focus nearest. Both follow from first-order numbers, for all lens
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def find_lenses(plan: Plan, progress: Callable[[int, int], None] | None = None) 
     known: dict[str, str] = {}
     for name, lens in kept.items():
         # A copy under another name could come into another split.
-        first = known.setdefault(_numbers(lens), name)
+        first = known.setdefault(lens.fingerprint(named=False), name)
         if first.partition("@")[0] != name.partition("@")[0]:
             rejected.append((name, f"the same prescription as {first}"))
             continue
@@ -103,16 +102,6 @@ def load_pool_lens(plan: Plan, name: str) -> PoolLens:
             lens = load()
             return _measured(name, lens if lens.has_clear_apertures else solve_clear_apertures(lens))
     raise PlanError(f"lenses: {name} is neither built in nor in the plan's folders any more")
-
-
-def lens_hash(lens: Lens) -> str:
-    """Of the prescription's numbers, not of the file that they came from."""
-    return hashlib.sha256(repr(replace(lens, notes=(), source="")).encode()).hexdigest()
-
-
-def _numbers(lens: Lens) -> str:
-    """The prescription without what it is called."""
-    return repr(replace(lens, name="", patent="", image_format="", notes=(), source=""))
 
 
 @dataclass(frozen=True)
@@ -256,7 +245,7 @@ def _surveyed(
 def _measured(name: str, lens: Lens) -> PoolLens:
     system = pack_one(lens)
     data = jax.tree.map(np.asarray, first_order(system))
-    return PoolLens(name, lens, lens_hash(lens), float(image_radius_of(lens, system)), data)
+    return PoolLens(name, lens, lens.fingerprint(), float(image_radius_of(lens, system)), data)
 
 
 def _divided(plan: Plan, names: list[str]) -> dict[SplitName, tuple[str, ...]]:

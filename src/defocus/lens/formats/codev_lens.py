@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ...errors import UnsupportedLensError
 from ...glass import AIR, Medium
+from ..first_order import AxialPath
 from ..prescription import Field, FieldKind, Lens, Surface
 from .assemble import FallbackGlass, Media, Notes, leading_dummies, make_lens, with_states
 from .codev import ASPHERIC, CodeVFile, CodeVSurface, parse
 from .codev_zoom import object_distance_of, read_zoom, system_aperture, values_of
-from .first_order import Geometry
 from .text import clean, reciprocal, to_float
 
 UNITS = {"M": 1.0, "C": 10.0, "I": 25.4}
@@ -47,7 +47,7 @@ def read_codev(text: str, file: str | Path, fallback_glass: FallbackGlass | None
     surfaces, numbers, stop = surfaces[dropped:], numbers[dropped:], stop - dropped
     wavelengths, primary = _wavelengths(parts)
     field = _field(parts, unit, object_distance)
-    geometry = Geometry(surfaces, object_distance, object_medium, wavelengths[primary])
+    path = AxialPath(surfaces, object_distance, object_medium, wavelengths[primary])
     title = parts.system.get("TIT")
     if parts.unknown:
         notes.add("commands without a meaning here: " + ", ".join(sorted(set(parts.unknown))[:20]))
@@ -58,7 +58,7 @@ def read_codev(text: str, file: str | Path, fallback_glass: FallbackGlass | None
         name=clean(" ".join(w.text for w in title.words)) if title else "",
         surfaces=tuple(surfaces),
         stop=stop,
-        aperture=system_aperture(parts, geometry, unit),
+        aperture=system_aperture(parts, path, unit),
         field=field,
         image_radius=field.radius if field and field.kind.endswith("image_height") and field.radius > 0.0 else None,
         object_distance=object_distance,

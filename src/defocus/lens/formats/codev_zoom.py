@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 
 from ...errors import UnsupportedLensError
+from ..first_order import AxialPath, index_of, object_na_from_working_f_number
 from ..prescription import Aperture, Lens, State
 from .codev import CodeVFile, Command
-from .first_order import Geometry, index_of, object_na_from_working_f_number
 from .text import INFINITY_MM, clean, to_float, to_int
 
 APERTURES = ("EPD", "FNO", "NA", "NAO")
@@ -32,9 +32,7 @@ def object_distance_of(parts: CodeVFile, word: str, unit: float) -> float:
     return math.inf if value * unit >= INFINITY_MM else value * unit
 
 
-def system_aperture(
-    parts: CodeVFile, geometry: Geometry, unit: float, given: tuple[str, float] | None = None
-) -> Aperture:
+def system_aperture(parts: CodeVFile, path: AxialPath, unit: float, given: tuple[str, float] | None = None) -> Aperture:
     """EPD, FNO and NA (both paraxial, at the used conjugates) or NAO; `given` is that of a zoom position."""
     keyword = given[0] if given else next((k for k in APERTURES if k in parts.system), None)
     if keyword is None:
@@ -42,7 +40,7 @@ def system_aperture(
     value = given[1] if given else values_of(parts, parts.system[keyword])[0]
     if not value > 0.0:
         raise parts.error(f"{keyword} {value:g}; expected a positive number")
-    infinite = math.isinf(geometry.object_distance)
+    infinite = math.isinf(path.object_distance)
     if keyword == "EPD":
         return Aperture("entrance_pupil_diameter", value * unit)
     if keyword == "NAO":
@@ -50,13 +48,13 @@ def system_aperture(
             raise parts.error("NAO: an object-space aperture, but the object is at infinity")
         return Aperture("object_na", value)
     if keyword == "NA":
-        n = index_of(geometry.surfaces[-1].medium, geometry.wavelength_nm)
+        n = index_of(path.surfaces[-1].medium, path.wavelength_nm)
         if value >= n:
             raise parts.error(f"NA {value:g} is not below the refractive index of image space, {n:g}")
         value = 1.0 / (2.0 * n * math.tan(math.asin(value / n)))
     if infinite:
         return Aperture("f_number", value)
-    na = object_na_from_working_f_number(geometry, value)
+    na = object_na_from_working_f_number(path, value)
     if na is None:
         raise parts.error(f"{keyword}: the lens makes no image of its object")
     return Aperture("object_na", na)
@@ -82,7 +80,7 @@ class Zoom:
             shift = defocus if self.image_shift is None else self.image_shift[k]
             thickness[last] = thickness.get(last, lens.surfaces[last].thickness - defocus) + shift
             distance = lens.object_distance if self.object_distance is None else self.object_distance[k]
-            geometry = Geometry(
+            path = AxialPath(
                 [replace(s, thickness=thickness.get(i, s.thickness)) for i, s in enumerate(lens.surfaces)],
                 distance,
                 lens.object_medium,
@@ -94,7 +92,7 @@ class Zoom:
                     name=f"zoom {k + 1}",
                     thickness=tuple(sorted(thickness.items())),
                     object_distance=distance,
-                    aperture=system_aperture(parts, geometry, unit, given),
+                    aperture=system_aperture(parts, path, unit, given),
                 )
             )
         return states

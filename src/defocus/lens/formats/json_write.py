@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from ...glass import AIR, Medium
+from ..first_order import f_number, focal_length
 from ..prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Aperture, Field, Lens, State, Surface
 from .assemble import check_glass
-from .first_order import f_number, focal_length
 
 
 def json_text(lens: Lens) -> str:

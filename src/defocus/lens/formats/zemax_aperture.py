@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ...errors import LensFileError
+from ..first_order import AxialPath, index_of, object_na_from_working_f_number, stop_radius_from_clear_apertures
 from ..prescription import Aperture
 from .assemble import Notes
-from .first_order import Geometry, index_of, object_na_from_working_f_number, stop_radius_from_clear_apertures
 from .text import to_int
 from .zemax import APERTURES, ZemaxFile
 
@@ -20,7 +20,7 @@ def aperture_keyword(parts: ZemaxFile) -> str:
     return keyword
 
 
-def system_aperture(parts: ZemaxFile, geometry: Geometry, unit: float, value: float | None = None) -> Aperture:
+def system_aperture(parts: ZemaxFile, path: AxialPath, unit: float, value: float | None = None) -> Aperture:
     """ENPD, FNUM or OBNA, with the file's own value or that of a configuration; `unit` in mm.
 
     The second word of FNUM tells the paraxial working F-number from the image-space F-number (they are
@@ -35,21 +35,21 @@ def system_aperture(parts: ZemaxFile, geometry: Geometry, unit: float, value: fl
     if keyword == "ENPD":
         return Aperture("entrance_pupil_diameter", value * unit)
     if keyword == "FNUM":
-        if not flagged or math.isinf(geometry.object_distance):
+        if not flagged or math.isinf(path.object_distance):
             return Aperture("f_number", value)
-        na = object_na_from_working_f_number(geometry, value)
+        na = object_na_from_working_f_number(path, value)
         if not na:
             raise parts.error(f"FNUM {value:g}: the lens makes no image of its object", line=line.number)
         return Aperture("object_na", na)
-    if math.isinf(geometry.object_distance):
+    if math.isinf(path.object_distance):
         raise parts.error("OBNA: an object-space aperture, but the object is at infinity", line=line.number)
     if flagged:
-        value = index_of(geometry.object_medium, geometry.wavelength_nm) * math.sin(math.radians(min(value, 90.0)))
+        value = index_of(path.object_medium, path.wavelength_nm) * math.sin(math.radians(min(value, 90.0)))
     return Aperture("object_na", value)
 
 
 def float_by_stop_size(
-    parts: ZemaxFile, geometry: Geometry, stop: int, *, number: int, size: float | None, notes: Notes
+    parts: ZemaxFile, path: AxialPath, stop: int, *, number: int, size: float | None, notes: Notes
 ) -> Aperture:
     """FLOA: the stop's semi-diameter; failing that, the axial beam that the clear apertures let through.
 
@@ -57,7 +57,7 @@ def float_by_stop_size(
     """
     if size:
         return Aperture("stop_radius", size)
-    radius = stop_radius_from_clear_apertures(geometry, stop)
+    radius = stop_radius_from_clear_apertures(path, stop)
     if radius is None:
         raise LensFileError("FLOA: the stop gives the aperture, but it has no DIAM", file=parts.file, surface=number)
     notes.add(

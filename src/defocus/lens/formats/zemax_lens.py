@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ...errors import UnsupportedLensError
 from ...glass import AIR, Medium
+from ..first_order import AxialPath
 from ..prescription import Field, FieldKind, Lens, Surface
 from .assemble import FallbackGlass, Media, Notes, leading_dummies, make_lens, with_states
-from .first_order import Geometry
 from .text import INFINITY_MM, clean, reciprocal, scaled, to_float, to_int
 from .zemax import APERTURE_SHAPES, Line, ZemaxFile, ZemaxSurface, parse
 from .zemax_aperture import aperture_keyword, float_by_stop_size, system_aperture
@@ -64,13 +64,13 @@ def read_zemax(text: str, file: str | Path, fallback_glass: FallbackGlass | None
         surfaces, numbers, stop = surfaces[dropped:], numbers[dropped:], stop - dropped
     wavelengths, primary = _wavelengths(context)
     field = None if context.remarks.has("field") else _field(context, object_distance)
-    geometry = Geometry(surfaces, object_distance, object_medium, wavelengths[primary])
+    path = AxialPath(surfaces, object_distance, object_medium, wavelengths[primary])
     if aperture_keyword(parts) == "FLOA":
         block = parts.surfaces[numbers[stop]]
         size = abs(_length(context, block, "DIAM")) if "DIAM" in block.once else None
-        aperture = float_by_stop_size(parts, geometry, stop, number=block.number, size=size, notes=notes)
+        aperture = float_by_stop_size(parts, path, stop, number=block.number, size=size, notes=notes)
     else:
-        aperture = system_aperture(parts, geometry, context.unit)
+        aperture = system_aperture(parts, path, context.unit)
     if context.remarks.has("stop_semi_diameter"):
         surfaces[stop] = replace(surfaces[stop], semi_diameter=None)
     image_radius = context.remarks.image_radius

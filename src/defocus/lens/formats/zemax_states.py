@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import UnsupportedLensError
+from ..first_order import AxialPath
 from ..prescription import Aperture, Field, Lens, State
-from .first_order import Geometry
 from .text import INFINITY_MM, clean, to_float
 from .zemax import Operand, ZemaxFile
 from .zemax_aperture import aperture_keyword, system_aperture
@@ -131,10 +131,10 @@ class _Configuration:
         if aperture_keyword(self.parts) == "FLOA":
             return None if self.stop_radius is None else Aperture("stop_radius", self.stop_radius)
         lens = self.lens
-        geometry = Geometry(
+        path = AxialPath(
             [replace(s, thickness=self.thickness.get(i, s.thickness)) for i, s in enumerate(lens.surfaces)],
             lens.object_distance if self.object_distance is None else self.object_distance,
             lens.object_medium,
             lens.wavelengths_nm[lens.primary_wavelength],
         )
-        return system_aperture(self.parts, geometry, self.unit, self.aperture)
+        return system_aperture(self.parts, path, self.unit, self.aperture)
