@@ -282,9 +282,7 @@ class _Measured:
         used = truth if measure.kind.needs_truth else None
         key = f"{measure.version}:{image.digest()}:{used.digest() if used else ''}"
         if key not in self._values:
-            value = measure.compute(image.values(), used.values() if used else None)
-            if np.isnan(value):
-                raise DefocusError(f"{measure.kind.label} is not a number")
+            value = measure(image.values(), used.values() if used else None)
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"key": key, "value": repr(float(value))}) + "\n")

@@ -2,8 +2,9 @@
 
 The grey picture (0 to 255) is normalised by local mean and deviation under a Gaussian of 7×7 pixels, σ = 7/6. In blocks
 of 96×96 pixels the normalised values, and their products with the neighbours in four directions, are fitted by
-asymmetric generalised Gaussians: 18 numbers. The same on the picture of half the size, in blocks of 48×48: 36 numbers
-for each block. The quality is the distance of their mean μ and covariance Σ from those of pristine photographs,
+asymmetric generalised Gaussians: 18 numbers. The same on the picture of half the size (bicubic, with MATLAB's weights),
+in blocks of 48×48: 36 numbers for each block. The quality is the distance of their mean μ and covariance Σ from those
+of pristine photographs,
 
     sqrt((μ − μ₀)ᵀ ((Σ + Σ₀)/2)⁺ (μ − μ₀)),  less is better.
 
@@ -25,11 +26,10 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from scipy.ndimage import correlate
+from scipy.ndimage import correlate, correlate1d
 from scipy.special import gammaln
 
 from ..errors import DefocusError, FileError
-from .bicubic import bicubic
 from .metrics import grey
 
 BLOCK = 96
@@ -38,6 +38,8 @@ ENVIRONMENT = "DEFOCUS_NIQE"
 FILE = "niqe_pris_params.npz"
 ROUNDING = 1e-9  # of values up to 255: less is no texture
 NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1))
+# Keys' cubic (a = −1/2), stretched to twice its width, at the eight pixels around the middle of a half-size pixel.
+HALF_SIZE = np.array([-3.0, -9.0, 29.0, 111.0, 111.0, 29.0, -9.0, -3.0]) / 256.0
 SHAPES = np.arange(200, 10_001) / 1000.0  # of the generalised Gaussian
 
 
@@ -50,18 +52,18 @@ class Pristine:
 
 
 def niqe(image: Float[np.ndarray, "rows cols 3"], pristine: Pristine) -> float:
-    """Of display values 0..1; at least 96×192 pixels, since a covariance needs two blocks."""
+    """NIQE of display values 0..1; at least 96×192 pixels, since a covariance needs two blocks."""
     if image.ndim != 3 or image.shape[2] != 3 or not np.isfinite(image).all():
         raise DefocusError(f"a picture of shape {list(image.shape)}, or values that are not finite, for NIQE")
     features = niqe_features(grey(image))
-    whole = features[~np.isnan(features).any(axis=1)]
-    if len(whole) < 2:
-        raise DefocusError(f"only {len(whole)} of {len(features)} blocks have any texture: NIQE is not defined")
+    textured = features[~np.isnan(features).any(axis=1)]
+    if len(textured) < 2:
+        raise DefocusError(f"only {len(textured)} of {len(features)} blocks have any texture: NIQE is not defined")
     mean = np.nanmean(features, axis=0)
-    covariance = np.cov(whole, rowvar=False)
-    apart = mean - pristine.mean
+    covariance = np.cov(textured, rowvar=False)
+    difference = mean - pristine.mean
     inverse = np.linalg.pinv((pristine.covariance + covariance) / 2.0)
-    return float(np.sqrt(apart @ inverse @ apart))
+    return float(np.sqrt(difference @ inverse @ difference))
 
 
 def niqe_features(picture: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "blocks 36"]:
@@ -76,8 +78,16 @@ def niqe_features(picture: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, 
     for size in (BLOCK, BLOCK // 2):
         blocks = normalised(plane).reshape(down, size, right, size).transpose(0, 2, 1, 3).reshape(-1, size, size)
         scales.append(np.array([block_features(block) for block in blocks]))
-        plane = bicubic(plane, 0.5)
+        plane = half_size(plane)
     return np.concatenate(scales, axis=1)
+
+
+def half_size(plane: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "half_rows half_cols"]:
+    """The plane, of even sides, resampled to half of them; pixels beyond the border mirror those within."""
+    for axis in (0, 1):
+        taps = correlate1d(plane, HALF_SIZE, axis=axis, mode="reflect", origin=-1)
+        plane = taps[::2] if axis == 0 else taps[:, ::2]
+    return plane
 
 
 def normalised(plane: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols"]:
@@ -93,12 +103,12 @@ def normalised(plane: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows
 def block_features(block: Float[np.ndarray, "size size"]) -> list[float]:
     """Shape and width of the values; shape, mean and both widths of their products in four directions."""
     shape, left, right = fit_asymmetric(block)
-    found = [shape, (left + right) / 2.0]
+    features = [shape, (left + right) / 2.0]
     for shift in NEIGHBOURS:
         shape, left, right = fit_asymmetric(block * np.roll(block, shift, axis=(0, 1)))
         mean = (right - left) * np.exp(gammaln(2.0 / shape) - gammaln(1.0 / shape))
-        found += [shape, mean, left, right]
-    return found
+        features += [shape, mean, left, right]
+    return features
 
 
 def fit_asymmetric(values: Float[np.ndarray, "..."]) -> tuple[float, float, float]:

@@ -54,7 +54,7 @@ def compare_pictures(
         try:
             picture = item.input.read()
             other = item.truth.read() if item.truth is not None else None
-            values[item.id] = {m.kind.name: m.compute(picture, other) for m in measures}
+            values[item.id] = {m.kind.name: m(picture, other) for m in measures}
         except (DefocusError, OSError) as error:
             problems.append((item.id, str(error)))
     return Comparison(values, tuple(problems))
