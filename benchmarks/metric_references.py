@@ -19,9 +19,9 @@ import torch
 from PIL import Image
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from defocus.evaluate.metrics import grey, psnr, ssim
 from defocus.evaluate.niqe import load_pristine, niqe
 from defocus.restore.perceptual import Lpips
+from defocus.restore.similarity import grey, psnr, ssim
 
 NAMES = ("I03", "I04", "I06", "I08", "I19")
 # Of results_official.csv (PSNR with more digits from calibration_summary.csv) in pyiqa's repository.

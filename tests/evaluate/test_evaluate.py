@@ -18,11 +18,11 @@ from defocus.cli import run
 from defocus.errors import ConfigError, DatasetError, DefocusError
 from defocus.evaluate.crops import choose_crops
 from defocus.evaluate.matrix import compare, evaluate_matrix, load_table
-from defocus.evaluate.metrics import psnr
 from defocus.evaluate.number_text import number_text
 from defocus.evaluate.results import Problem, Record, Results, ranks
 from defocus.evaluate.table_file import TEMPLATE, EvaluationTable, Row
 from defocus.evaluate.tables import latex, level_table, main_table
+from defocus.restore.similarity import psnr
 
 from ..synth.fake_folder import fake_folder
 

@@ -15,11 +15,11 @@ from scipy import ndimage, signal
 from defocus.errors import DatasetError, DefocusError
 from defocus.evaluate.ground_truth import analyse_pair, find_real_pairs
 from defocus.evaluate.ground_truth_report import write_ground_truth
-from defocus.evaluate.metrics import psnr
 from defocus.evaluate.photometry import histogram_distance, match_light, to_display, to_linear
 from defocus.evaluate.registration import Similarity, register, warped
 from defocus.evaluate.report_pictures import colour_histograms, curves
 from defocus.evaluate.residual_blur import blur_map
+from defocus.restore.similarity import psnr
 from defocus.synth.charts import histogram
 
 SIDE, FINE = 256, 4

@@ -24,9 +24,9 @@ from defocus.errors import DefocusError, FileError, MissingExtraError
 from defocus.evaluate import niqe as niqe_module
 from defocus.evaluate.iqa import pyiqa_measure
 from defocus.evaluate.measures import KINDS, make_measure
-from defocus.evaluate.metrics import grey, psnr, ssim
 from defocus.evaluate.niqe import Pristine, fit_asymmetric, half_size, load_pristine, niqe, niqe_features
 from defocus.restore.perceptual import CHANNELS, KERNELS, SCALE, SHIFT, Lpips
+from defocus.restore.similarity import grey, psnr, ssim
 
 torch.set_num_threads(1)
 

@@ -22,16 +22,15 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from defocus.cli import run
 from defocus.errors import ConfigError, DefocusError, TrainingError, WeightsError
-from defocus.evaluate import metrics
 from defocus.restore import train as train_module
 from defocus.restore.averaging import Average
 from defocus.restore.config import TrainConfig
 from defocus.restore.models import build_model
 from defocus.restore.models.checkpoints import load_model, read_weights
 from defocus.restore.run_state import read_state
+from defocus.restore.similarity import batch_grey, batch_psnr, batch_ssim, ssim
 from defocus.restore.train import TrainProgress, _lost_processes, train
 from defocus.restore.train_data import ValidationPairs
-from defocus.restore.validation import grey, psnr, ssim
 
 from .small_training import BASE, settings, write_pairs
 
@@ -453,7 +452,7 @@ def test_scores_are_scikit_image_s() -> None:
     other = np.clip(sharp + 0.1 * rng.standard_normal(sharp.shape), 0, 1).astype(np.float32)
     a, b = (torch.from_numpy(x.astype(np.float32)).permute(0, 3, 1, 2) for x in (sharp, other))
     for n in range(2):
-        assert psnr(a, b)[n].item() == pytest.approx(
+        assert batch_psnr(a, b)[n].item() == pytest.approx(
             peak_signal_noise_ratio(sharp[n], other[n], data_range=1), abs=1e-4
         )
         reference = structural_similarity(
@@ -465,15 +464,15 @@ def test_scores_are_scikit_image_s() -> None:
             sigma=1.5,
             use_sample_covariance=False,
         )
-        assert ssim(a, b)[n].item() == pytest.approx(reference, abs=1e-5)
-    assert ssim(a, a).tolist() == pytest.approx([1.0, 1.0])
+        assert batch_ssim(a, b)[n].item() == pytest.approx(reference, abs=1e-5)
+    assert batch_ssim(a, a).tolist() == pytest.approx([1.0, 1.0])
     for n in range(2):  # as `defocus evaluate` has it
         whole = [np.round(x[n].permute(1, 2, 0).double().numpy() * 255.0) / 255.0 for x in (a, b)]
         own = [torch.from_numpy(x.transpose(2, 0, 1)[None].astype(np.float32)) for x in whole]
-        assert ssim(*(grey(x) for x in own)).item() == pytest.approx(metrics.ssim(*whole), abs=1e-5)
-    assert psnr(a, a).tolist() == [100.0, 100.0]
+        assert batch_ssim(*(batch_grey(x) for x in own)).item() == pytest.approx(ssim(*whole), abs=1e-5)
+    assert batch_psnr(a, a).tolist() == [100.0, 100.0]
     with pytest.raises(DefocusError, match="11 pixels or more"):
-        ssim(a[..., :10], a[..., :10])
+        batch_ssim(a[..., :10], a[..., :10])
 
 
 def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> None:

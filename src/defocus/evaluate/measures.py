@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError
-from .metrics import psnr, ssim
+from ..restore.similarity import psnr, ssim
 from .niqe import find_parameters, load_pristine, niqe
 
 Display = Float[np.ndarray, "rows cols 3"]  # display values 0..1

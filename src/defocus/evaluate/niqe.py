@@ -30,7 +30,7 @@ from scipy.ndimage import correlate, correlate1d
 from scipy.special import gammaln
 
 from ..errors import DefocusError, FileError
-from .metrics import grey
+from ..restore.similarity import grey
 
 BLOCK = 96
 FEATURES = 36

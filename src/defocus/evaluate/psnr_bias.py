@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import ndimage
 
-from .metrics import psnr
+from ..restore.similarity import psnr
 from .photometry import Photometry, to_display, to_linear
 from .registration import Registration, Similarity, middle_of
 

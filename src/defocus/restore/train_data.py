@@ -25,10 +25,10 @@ from .pair_cache import PairCache, Told, Values, as_display, whole_numbers
 from .pair_data import OnTheFlyDataset, PairDataset
 from .picture_check import check_pictures
 from .schedules import Stages
+from .similarity import WINDOW_PX
 from .views import View, draw_view, seen
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # input and target, [pairs, 3, rows, cols], 0..1
-SSIM_WINDOW = 11  # pixels; smaller pictures have none
 ON_THE_FLY_VALIDATION = 64  # pairs, where the settings do not say how many
 
 
@@ -318,7 +318,7 @@ class ValidationPairs:
         opened = {n: s.data for n, s in enumerate(self._sources) if isinstance(s, FolderSource)}
         mine = [(opened[ask.source], ask.number) for ask in self.asks if ask.source in opened]
         check_pictures(
-            mine, SSIM_WINDOW, f"the {SSIM_WINDOW} pixels that SSIM needs: take larger ones to validate with", told
+            mine, WINDOW_PX, f"the {WINDOW_PX} pixels that SSIM needs: take larger ones to validate with", told
         )
         self._keep = data.kind == "synthesis" or data.cache != "no"
         self._kept: dict[Ask, tuple[Values, Values]] = {}

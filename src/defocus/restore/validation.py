@@ -1,7 +1,6 @@
 """Judging a network while it learns: PSNR and SSIM of whole pictures, and strips of input, output and target to see.
 
-Outputs are clipped and rounded to 8 bits first, as they would be saved. SSIM as Wang et al. (2004) define it: Gaussian
-window of σ = 1.5 and 11 pixels, population covariance, no padding; of the grey pictures, as `defocus evaluate` has it.
+Outputs are clipped and rounded to 8 bits first, as they would be saved; scores are those of `defocus evaluate`.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import UInt8
 from torch import nn
 
-from ..errors import DatasetError
 from .pair_cache import as_display, whole_numbers
-from .train_data import SSIM_WINDOW as WINDOW
+from .similarity import batch_grey, batch_psnr, batch_ssim
 from .train_data import ValidationPairs
 
-LUMA = (0.299, 0.587, 0.114)
 SHOWN_PX = 384  # the middle of larger pictures is shown
 
 
@@ -35,42 +31,6 @@ class Scores:
 
     def row(self) -> dict[str, float]:
         return {"psnr": self.psnr, "ssim": self.ssim, "input_psnr": self.input_psnr}
-
-
-def psnr(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Decibels of each picture of a batch, of values 0..1; 100 at most, for equal ones."""
-    error = (a - b).square().mean((1, 2, 3))
-    return -10.0 * torch.log10(error.clamp_min(1e-10))
-
-
-def ssim(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Structural similarity of each picture of a batch, of values 0..1."""
-    if min(a.shape[-2:]) < WINDOW:
-        raise DatasetError(f"SSIM needs pictures of {WINDOW} pixels or more; these have {list(a.shape[-2:])}")
-    place = torch.arange(WINDOW, dtype=torch.float64) - WINDOW // 2
-    weights = torch.exp(-(place**2) / (2.0 * 1.5**2))
-    line = (weights / weights.sum()).to(a.device, a.dtype)
-    channels = a.shape[1]
-
-    def mean(x: torch.Tensor) -> torch.Tensor:
-        x = F.conv2d(x, line.view(1, 1, -1, 1).expand(channels, 1, -1, 1), groups=channels)
-        return F.conv2d(x, line.view(1, 1, 1, -1).expand(channels, 1, 1, -1), groups=channels)
-
-    # Sums of squares lose digits; of values near 0 they lose fewer.
-    a, b = a - 0.5, b - 0.5
-    mean_a, mean_b = mean(a), mean(b)
-    var_a, var_b = mean(a * a) - mean_a**2, mean(b * b) - mean_b**2
-    covariance = mean(a * b) - mean_a * mean_b
-    mean_a, mean_b = mean_a + 0.5, mean_b + 0.5
-    c1, c2 = 0.01**2, 0.03**2
-    similar = (2.0 * mean_a * mean_b + c1) * (2.0 * covariance + c2)
-    return (similar / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
-
-
-def grey(pictures: torch.Tensor) -> torch.Tensor:
-    """The luma of each picture of a batch, rounded to 8 bits."""
-    luma = pictures.new_tensor(LUMA).view(1, 3, 1, 1)
-    return ((pictures * luma).sum(1, keepdim=True) * 255.0).round() / 255.0
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
@@ -90,8 +50,8 @@ def judge(model: nn.Module, pairs: ValidationPairs, accelerator: Any, *, batch: 
             for side in (0, 1)
         )
         restored = (model(blurred).float().clamp(0.0, 1.0) * 255.0).round() / 255.0
-        similar = ssim(grey(restored), grey(sharp))
-        found[numbers] = torch.stack((psnr(restored, sharp), similar, psnr(blurred, sharp)), 1)
+        similar = batch_ssim(batch_grey(restored), batch_grey(sharp))
+        found[numbers] = torch.stack((batch_psnr(restored, sharp), similar, batch_psnr(blurred, sharp)), 1)
         for n, *trio in zip(numbers, blurred, restored, sharp, strict=True):
             if n in shown:
                 pictures[n] = tuple(_as_bytes(x) for x in trio)
