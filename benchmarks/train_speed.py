@@ -58,7 +58,7 @@ def main() -> None:
     import torch
 
     from defocus.restore.config import TrainConfig
-    from defocus.restore.train import train
+    from defocus.restore.training import train
 
     told = []
     with tempfile.TemporaryDirectory() as place:

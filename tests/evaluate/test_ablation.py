@@ -30,8 +30,8 @@ from defocus.evaluate.ablation import (
     variant_plan,
 )
 from defocus.evaluate.results import Record, Results
-from defocus.restore.pair_data import PairDataset
-from defocus.restore.train import TrainProgress
+from defocus.restore.data import PairDataset
+from defocus.restore.training import TrainProgress
 from defocus.synth import sources
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.plan import Plan, make_plan, plan_difference

@@ -214,7 +214,7 @@ def test_a_real_network(trial: Path) -> None:
 
     model.multiple = 8  # what this network would need if it were deeper: 40 and 24 pixels
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("defocus.restore.models.checkpoints.load_model", lambda *_, **__: ("nafnet", model))
+        patch.setattr("defocus.restore.models.checkpoints.load_model", lambda *_, **__: model)
         with pytest.raises(DefocusError, match="of 36 pixels that share 18 "):
             evaluate_matrix(table.model_copy(update={"tile_px": 36, "overlap_px": 18}), trial / "fresh")
 

@@ -45,8 +45,8 @@ def test_round_trip(name: str, suffix: str, tmp_path: Path) -> None:
     told, read, state = read_weights(file)
     assert (told, list(state)) == (name, list(model.state_dict())) or suffix == ".safetensors"
     assert build_model(name, **read).options == model.options
-    found, loaded = load_model(file)
-    assert found == name
+    loaded = load_model(file)
+    assert loaded.name == name
     assert same(loaded, model)
     assert not loaded.training
     image = torch.rand(1, 3, 32, 32)
@@ -115,7 +115,7 @@ def test_networks_are_recognised(tmp_path: Path) -> None:
     torch.save({"params": tiny("nafnet").state_dict()}, tmp_path / "small.pth")
     with pytest.raises(WeightsError, match=r"of another shape: .*intro\.weight"):
         load_model(tmp_path / "small.pth")  # taken for the paper's size
-    assert load_model(tmp_path / "small.pth", **TINY["nafnet"])[0] == "nafnet"
+    assert load_model(tmp_path / "small.pth", **TINY["nafnet"]).name == "nafnet"
     torch.save({"a.b": torch.zeros(1)}, tmp_path / "unknown.pth")
     with pytest.raises(WeightsError, match=r"of none of the networks known here .* a\.b"):
         load_model(tmp_path / "unknown.pth")
@@ -124,7 +124,7 @@ def test_networks_are_recognised(tmp_path: Path) -> None:
 def test_options_can_be_changed_for_inference(tmp_path: Path) -> None:
     model = tiny("nafnet")
     save_weights(tmp_path / "w.pth", "nafnet", model.options.model_dump(), model.state_dict())
-    _, loaded = load_model(tmp_path / "w.pth", local_pool_px=64)
+    loaded = load_model(tmp_path / "w.pth", local_pool_px=64)
     assert loaded.options.local_pool_px == 64
     assert same(loaded, model)
     with pytest.raises(WeightsError, match=r"w\.pth: holds weights of nafnet, not of nrknet"):

@@ -23,17 +23,17 @@ from defocus.files.pair_png import quantise  # noqa: E402
 from defocus.files.picture_bytes import encoded  # noqa: E402
 from defocus.files.picture_metadata import Metadata, read_metadata, upright  # noqa: E402
 from defocus.photo import read_picture  # noqa: E402
-from defocus.restore.deblur import (  # noqa: E402
+from defocus.restore.deblurring import (  # noqa: E402
     Job,
     Settings,
     Summary,
     choose_device,
-    deblur_all,
+    deblur_files,
     deblur_photo,
     plan_jobs,
 )
 from defocus.restore.made_by import MadeBy  # noqa: E402
-from defocus.restore.tiles import plan_tiles, restore_image, restored_tiles  # noqa: E402
+from defocus.restore.tiles import deblur, plan_tiles, restored_tiles  # noqa: E402
 
 
 class Plain(nn.Module):
@@ -118,7 +118,7 @@ def test_weights_add_up_to_one_and_edges_of_tiles_count_nothing(
 def test_tiled_equals_whole_where_the_overlap_covers_the_reach(rows: int, cols: int) -> None:
     image = noise(rows, cols)
     for model, overlap in ((Plain(), 24), (Strided(), 32)):
-        made = restore_image(model, image, tile_px=80, overlap_px=overlap, batch=3)
+        made = deblur(model, image, tile_px=80, overlap_px=overlap, batch=3)
         np.testing.assert_allclose(made, whole(model, image), atol=2e-6)
 
 
@@ -127,7 +127,7 @@ def test_a_tile_off_the_grid_would_be_seen() -> None:
     model, image = Strided(), noise(150, 231)
     true = whole(model, image)
     model.multiple = 1
-    assert np.abs(restore_image(model, image, tile_px=81, overlap_px=32) - true).max() > 1e-3
+    assert np.abs(deblur(model, image, tile_px=81, overlap_px=32) - true).max() > 1e-3
 
 
 def test_too_little_overlap_leaves_no_seam() -> None:
@@ -139,7 +139,7 @@ def test_too_little_overlap_leaves_no_seam() -> None:
 
     image = noise(64, 400)
     image[:, 200:] *= 0.2
-    made = restore_image(Mean(), image, tile_px=128, overlap_px=64)[32, :, 0]
+    made = deblur(Mean(), image, tile_px=128, overlap_px=64)[32, :, 0]
     assert np.ptp(made) > 0.2
     assert np.abs(np.diff(made)).max() < 1.6 * np.ptp(made) / 32  # the ramp is 32 pixels long, 1.5 / 32 its steepest
 
@@ -161,9 +161,9 @@ def test_memory_is_that_of_the_result_and_a_few_tiles() -> None:
             return x
 
     image = np.full((1600, 1600, 3), 0.5, np.float32)
-    restore_image(Nothing(), image[:64, :64])
+    deblur(Nothing(), image[:64, :64])
     tracemalloc.start()
-    made = restore_image(Nothing(), image, tile_px=128, overlap_px=32)
+    made = deblur(Nothing(), image, tile_px=128, overlap_px=32)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_allclose(made, image, atol=1e-6)
@@ -172,10 +172,10 @@ def test_memory_is_that_of_the_result_and_a_few_tiles() -> None:
 
 def test_smaller_than_anything_and_bf16() -> None:
     image = noise(5, 3)
-    made = restore_image(Brighter(), image)
+    made = deblur(Brighter(), image)
     np.testing.assert_allclose(made, 0.5 * image + 0.5, atol=1e-6)
     model, image = Plain(), noise(100, 100)
-    exact, rough = (restore_image(model, image, tile_px=64, overlap_px=24, precision=p) for p in ("float32", "bf16"))
+    exact, rough = (deblur(model, image, tile_px=64, overlap_px=24, precision=p) for p in ("float32", "bf16"))
     assert 0.0 < np.abs(exact - rough).max() < 0.02
 
 
@@ -185,14 +185,14 @@ def test_wrong_tiles_are_refused() -> None:
     with pytest.raises(DefocusError, match=r"of 100 pixels that share 50 \(in multiples of 8, .*: 104 and 56\); they"):
         plan_tiles((100, 100), 100, 50, 8)
     with pytest.raises(DefocusError, match="precision 'half'; known are float32, bf16"):
-        restore_image(Plain(), noise(64, 64), precision="half")
+        deblur(Plain(), noise(64, 64), precision="half")
 
     class Halves(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x[..., ::2, ::2]
 
     with pytest.raises(DefocusError, match=r"made \[1, 3, 32, 32\] of \[1, 3, 64, 64\]"):
-        restore_image(Halves(), noise(64, 64))
+        deblur(Halves(), noise(64, 64))
 
 
 # Files
@@ -323,7 +323,7 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert [job.out.relative_to(out).as_posix() for job in jobs] == ["a.jpg", "b.png", "broken.jpg", "more/c.png"]
     told: list[tuple[str, float]] = []
-    first = deblur_all(Brighter(), jobs, Settings(), progress=lambda name, part: told.append((name, part)))
+    first = deblur_files(Brighter(), jobs, Settings(), progress=lambda name, part: told.append((name, part)))
     assert len(first.done) == 3
     assert [photo.name for photo, _ in first.failed] == ["broken.jpg"]
     assert str(photos / "broken.jpg") in first.failed[0][1]
@@ -333,10 +333,10 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert len(jobs) == 4
     before = {file: file.read_bytes() for file in first.done}
-    again = deblur_all(nn.Identity(), jobs, Settings())
+    again = deblur_files(nn.Identity(), jobs, Settings())
     assert (len(again.done), len(again.skipped), len(again.failed)) == (0, 3, 1)
     assert all(file.read_bytes() == data for file, data in before.items())
-    anew = deblur_all(nn.Identity(), jobs, Settings(), overwrite=True)
+    anew = deblur_files(nn.Identity(), jobs, Settings(), overwrite=True)
     assert len(anew.done) == 3
     assert (out / "b.png").read_bytes() != before[out / "b.png"]
     assert not [file for file in out.rglob("*") if file.is_file() and file not in first.done]
@@ -405,7 +405,7 @@ def test_nrknet_in_tiles_equals_the_whole() -> None:
     image = noise(192, 320)
     true = whole(model, image)
     assert np.abs(true - image).mean() > 1e-3  # it does something
-    made = restore_image(model, image, tile_px=192, overlap_px=96)
+    made = deblur(model, image, tile_px=192, overlap_px=96)
     assert np.abs(made - true).max() < 1e-3
 
 
@@ -415,14 +415,14 @@ def test_nafnet_in_tiles_differs_by_its_global_means(tiny_nafnet: Path) -> None:
 
     image = noise(160, 256)
     image[:, 128:] *= 0.3  # tiles differ in their means
-    _, model = load_model(tiny_nafnet)
+    model = load_model(tiny_nafnet)
     true = whole(model, image)
     spread = float(np.abs(true - image).mean())
     assert spread > 1e-3
-    far = np.abs(restore_image(model, image, tile_px=96, overlap_px=48) - true).max()
+    far = np.abs(deblur(model, image, tile_px=96, overlap_px=48) - true).max()
     assert far > 1e-3  # so a test can see it
-    _, local = load_model(tiny_nafnet, local_pool_px=32)
-    near = np.abs(restore_image(local, image, tile_px=144, overlap_px=72) - whole(local, image)).max()
+    local = load_model(tiny_nafnet, local_pool_px=32)
+    near = np.abs(deblur(local, image, tile_px=144, overlap_px=72) - whole(local, image)).max()
     assert near < 1e-3 < far
 
 
@@ -478,7 +478,7 @@ def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: P
     jobs = plan_jobs(tmp_path, out)
 
     def made(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> Summary:
-        return deblur_all(model, jobs[some], Settings(), made_by=MadeBy(out, by), **more)
+        return deblur_files(model, jobs[some], Settings(), made_by=MadeBy(out, by), **more)
 
     first: dict[str, object] = {"weights": "1", "tile": 64}
     assert len(made(first, Brighter()).done) == 2
@@ -518,7 +518,7 @@ def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
     jobs = plan_jobs(photo, out)
 
     def made(**more: bool) -> Summary:
-        return deblur_all(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}), **more)
+        return deblur_files(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}), **more)
 
     assert len(made().done) == 1
     result, size = (out / "a.tif").read_bytes(), photo.stat().st_size
@@ -557,7 +557,7 @@ def test_one_replaced_photograph_costs_one_result(tmp_path: Path) -> None:
     jobs = plan_jobs(tmp_path, out)
 
     def made() -> Summary:
-        return deblur_all(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}))
+        return deblur_files(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}))
 
     assert len(made().done) == 2
     Image.fromarray(SMALL[:-1]).save(tmp_path / "b.png")
@@ -574,12 +574,12 @@ def test_ctrl_c_says_so(
     tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from defocus.cli import run
-    from defocus.restore import deblur as module
+    from defocus.restore import deblurring as module
 
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "deblur_all", stopped)
+    monkeypatch.setattr(module, "deblur_files", stopped)
     Image.fromarray(SMALL).save(tmp_path / "a.png")
     arguments = ["deblur", str(tmp_path / "a.png"), "--weights", str(tiny_nafnet), "--out", str(tmp_path / "out")]
     assert run([*arguments, "--device", "cpu"]) == 130

@@ -22,15 +22,15 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from defocus.cli import run
 from defocus.errors import ConfigError, DefocusError, TrainingError, WeightsError
-from defocus.restore import train as train_module
+from defocus.restore import training as train_module
 from defocus.restore.averaging import Average
 from defocus.restore.config import TrainConfig
 from defocus.restore.models import build_model
 from defocus.restore.models.checkpoints import load_model, read_weights
 from defocus.restore.run_state import read_state
 from defocus.restore.similarity import batch_grey, batch_psnr, batch_ssim, ssim
-from defocus.restore.train import TrainProgress, _lost_processes, train
 from defocus.restore.train_data import ValidationPairs
+from defocus.restore.training import TrainProgress, _lost_processes, train
 
 from .small_training import BASE, settings, write_pairs
 
@@ -127,8 +127,8 @@ def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> No
     events = [json.loads(line) for line in (cut / "run.jsonl").read_text().splitlines()]
     assert [(e["event"], e["step"]) for e in events] == [("began", 0), ("resumed", latest), ("ended", 40)]
     # And what it learnt is of use: the average is kept, the file says what it is of.
-    name, network = load_model(cut / "best.pt")
-    assert name == "nafnet"
+    network = load_model(cut / "best.pt")
+    assert network.name == "nafnet"
     assert equal(network.state_dict(), weights(cut / "best.pt"))
     assert not list((cut / "states").glob(".*"))
 
@@ -323,7 +323,7 @@ def test_two_processes_are_as_one(pairs: Path, tmp_path: Path) -> None:
     told = f"""
 import json, torch
 from defocus.restore.config import TrainConfig
-from defocus.restore.train import train
+from defocus.restore.training import train
 torch.set_num_threads(1)
 train(TrainConfig.model_validate(json.loads({json.dumps(config.as_json())!r})), {str(tmp_path / "both")!r})
 """
@@ -492,7 +492,7 @@ def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> N
     )
     assert [row["step"] for row in rows(out / "loss.csv")] == ["5", "10", "12"]
     # The scores are those of the weights that were saved, on pictures of 8 bits.
-    network = load_model(result.last)[1]
+    network = load_model(result.last)
     data, found, before = ValidationPairs(config), [], []
     for n in range(len(data)):
         blurred, sharp = data.pair(n)

@@ -21,8 +21,8 @@ from defocus.errors import ConfigError, DatasetError
 from defocus.restore.batches import Ask, Batches
 from defocus.restore.config import TrainConfig
 from defocus.restore.curriculum import BlurCurriculum, blur_curriculum
+from defocus.restore.data import PairDataset
 from defocus.restore.pair_cache import PairCache
-from defocus.restore.pair_data import PairDataset
 from defocus.restore.pair_files import PairFiles
 from defocus.restore.schedules import Stages
 from defocus.restore.train_data import Feed, FolderSource, SynthesisSource, TrainData, ValidationPairs

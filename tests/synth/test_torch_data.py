@@ -18,7 +18,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader
 
 from defocus.errors import DatasetError, DefocusError, PhotoError
-from defocus.restore.pair_data import OnTheFlyDataset, PairDataset
+from defocus.restore.data import OnTheFlyDataset, PairDataset
 from defocus.synth.on_demand import Maker
 from defocus.synth.plan import Blur, make_plan
 from defocus.synth.sources import Sharp, SourceName
@@ -67,6 +67,8 @@ def test_layouts_hold_the_same_pairs(folders: dict[str, Path]) -> None:
     assert len(PairDataset(folders["webdataset"], "validation")) == 2
 
 
+# torch warns of more workers than cores: slower than need be, not wrong.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 def test_workers_and_order_change_nothing(folders: dict[str, Path], on_the_fly: OnTheFlyDataset) -> None:
     from_files = [PairDataset(folder, crop=32, augment=True, seed=5) for folder in folders.values()]
     parts = [*from_files, on_the_fly]
@@ -80,12 +82,10 @@ def test_workers_and_order_change_nothing(folders: dict[str, Path], on_the_fly: 
         expected[epoch] = {n: data[n] for n in numbers}
     assert not any(same(expected[0][n], expected[1][n]) for n in numbers)
     assert same(expected[0][0], expected[0][6]), "crops depend on more than seed, epoch and number"
-    for workers, epochs in ((1, (1,)), (2, (0, 1))):
-        asked = numbers if workers == 2 else [n for n in numbers if n < 18]
-        loader = DataLoader(
-            data if workers == 2 else ConcatDataset(from_files), batch_size=None, sampler=asked,
-            num_workers=workers, multiprocessing_context="spawn", persistent_workers=True,
-        )  # fmt: skip
+    for workers, epochs in ((0, (0, 1)), (1, (1,)), (2, (0, 1))):
+        asked = [n for n in numbers if n < 18] if workers == 1 else numbers  # a worker that makes pairs starts slowly
+        options = {"multiprocessing_context": "spawn", "persistent_workers": True} if workers else {}
+        loader = DataLoader(data, batch_size=None, sampler=asked, num_workers=workers, **options)
         for epoch in epochs:
             for part in parts:
                 part.set_epoch(epoch)  # which workers that are running must see
@@ -110,6 +110,26 @@ def test_made_on_the_way_as_in_a_folder(on_the_fly: OnTheFlyDataset, reference_f
     assert not same(several[0] | {"id": ""}, several[1] | {"id": ""})
     with pytest.raises(IndexError):
         on_the_fly[12]
+
+
+def test_plans_of_all_kinds(tiny_plan: dict[str, Any], on_the_fly: OnTheFlyDataset, tmp_path: Path) -> None:
+    """A plan, its settings and its file are the same pairs; anything else is an error of ours."""
+    file, tables = tmp_path / "plan.toml", {"": {"name": "tiny", "seed": 3}, "[sources]": tiny_plan["sources"][0]}
+    tables |= {key: value for key, value in tiny_plan.items() if isinstance(value, dict)}
+    file.write_text(
+        "\n".join(
+            "\n".join([f"[{name}]" if name else "", *(f"{key} = {json.dumps(v)}" for key, v in table.items())])
+            for name, table in tables.items()
+        )
+    )
+    for plan in (tiny_plan, file, str(file)):
+        data = OnTheFlyDataset(plan, "train", 12)
+        assert data.identity() == on_the_fly.identity()
+        assert repr(data) == repr(on_the_fly)
+    for wrong in (None, 3, tmp_path / "nowhere.toml", {"trian": {}}):
+        with pytest.raises(DefocusError):
+            OnTheFlyDataset(wrong, "train", 12)  # type: ignore[arg-type]
+    assert "'train': 12 pairs" in repr(on_the_fly)
 
 
 def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,11 +285,11 @@ class NoTorch:
 
 sys.meta_path.insert(0, NoTorch())
 try:
-    import defocus.restore.pair_data
+    import defocus.restore.data
 except MissingExtraError as error:
     print(error)
 del sys.meta_path[0]
-import defocus.restore.pair_data
+import defocus.restore.data
 print("jax" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

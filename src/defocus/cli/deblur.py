@@ -48,7 +48,7 @@ def deblur(
     and the others go on (exit code 1).
     """
     from ..restore.config import merged, parse_change
-    from ..restore.deblur import Settings, choose_device, deblur_all, plan_jobs
+    from ..restore.deblurring import Settings, choose_device, deblur_files, plan_jobs
     from ..restore.made_by import MadeBy, file_sum
     from ..restore.models.checkpoints import load_model
     from ..restore.tiles import check_precision, plan_tiles
@@ -62,17 +62,17 @@ def deblur(
         if not text.partition("=")[1]:
             raise DefocusError(f"--set {text}: expected KEY=VALUE of the network, such as width=32")
         more = merged(more, parse_change(text))
-    name, network = load_model(weights, model, **more)
+    network = load_model(weights, model, **more)
     plan_tiles((tile, tile), tile, overlap, network.multiple)
-    by = {"weights": file_sum(weights), "model": name, "options": more, "tile": tile, "overlap": overlap}
+    by = {"weights": file_sum(weights), "model": network.name, "options": more, "tile": tile, "overlap": overlap}
     made_by = MadeBy(out, by | {"precision": precision, "bits": bits})
     with StageBar() as bar:
-        summary = deblur_all(network, jobs, settings, overwrite=overwrite, made_by=made_by, progress=bar)
+        summary = deblur_files(network, jobs, settings, overwrite=overwrite, made_by=made_by, progress=bar)
     for photo, note in summary.notes:
         typer.echo(f"{photo.name}: {note}")
     for _, reason in summary.failed:
         typer.echo(f"failed: {reason}", err=True)
-    parts = [f"{len(summary.done)} of {len(jobs)} photographs restored by {name} in {summary.seconds:.1f} s"]
+    parts = [f"{len(summary.done)} of {len(jobs)} photographs restored by {network.name} in {summary.seconds:.1f} s"]
     if summary.skipped:
         parts.append(f"{len(summary.skipped)} were there already (--overwrite makes them anew)")
     if summary.failed:

@@ -44,7 +44,7 @@ def downstream(
     from ..evaluate.downstream.segmentation import Choice, Segmenter
     from ..evaluate.ground_truth import csv_text, find_real_pairs
     from ..files.stores import open_store
-    from ..restore.deblur import choose_device
+    from ..restore.deblurring import choose_device
     from .progress import StageBar
 
     if task not in ("depth", "segmentation", "both"):

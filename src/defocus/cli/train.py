@@ -12,7 +12,7 @@ import typer
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..restore.train import TrainResult
+    from ..restore.training import TrainResult
 
 
 def train(
@@ -63,7 +63,7 @@ def train(
     if out is None:
         raise ConfigError("where to? --out gives the folder to train in")
 
-    from ..restore.train import train as run_training
+    from ..restore.training import train as run_training
     from .train_progress import TrainBar
 
     main = os.environ.get("RANK", "0") == "0"  # of those that `accelerate launch` started

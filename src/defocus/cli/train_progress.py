@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .synth_progress import LINE_EVERY, duration
 
 if TYPE_CHECKING:
-    from ..restore.train import TrainProgress
+    from ..restore.training import TrainProgress
 
 REDRAWN_EVERY = 0.2  # seconds
 

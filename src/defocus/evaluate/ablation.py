@@ -24,7 +24,7 @@ from ..files.settings import validated
 from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
 from ..restore.losses import build_loss
-from ..restore.train import TrainProgress, train
+from ..restore.training import TrainProgress, train
 from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
 from ..synth.run import Engine, Progress, run_plan

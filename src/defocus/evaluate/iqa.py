@@ -34,7 +34,7 @@ def pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute
             f"{name}: pyiqa cannot be used: {type(error).__name__}: {_first_line(error)}; install it anew with its "
             "dependencies, torchvision of the same kind (CPU or CUDA) and release as torch"
         ) from error
-    from ..restore.deblur import choose_device
+    from ..restore.deblurring import choose_device
 
     place = torch.device(choose_device(device or "auto"))
     try:

@@ -69,20 +69,20 @@ def evaluate_matrix(
 
 def network_restorer(row: Row, table: EvaluationTable) -> Restorer:
     """The network of a row, run over a picture in tiles."""
-    from ..restore.deblur import choose_device  # says so if torch is missing
+    from ..restore.deblurring import choose_device  # says so if torch is missing
     from ..restore.models.checkpoints import load_model
-    from ..restore.tiles import plan_tiles, restore_image
+    from ..restore.tiles import deblur, plan_tiles
 
     assert row.weights is not None
     device = choose_device(table.device)
     import torch
 
-    model = load_model(row.weights, row.model or None, **row.options)[1].to(device).eval()
+    model = load_model(row.weights, row.model or None, **row.options).to(device)
     plan_tiles((table.tile_px, table.tile_px), table.tile_px, table.overlap_px, model.multiple)
 
     def restore(image: Values) -> Values:
         try:
-            return restore_image(
+            return deblur(
                 model, image, tile_px=table.tile_px, overlap_px=table.overlap_px, device=device, precision=row.precision
             )
         except torch.OutOfMemoryError as error:

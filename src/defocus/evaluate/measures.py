@@ -100,7 +100,7 @@ def make_measure(name: str, *, files: Mapping[str, Path] | None = None, device: 
 
 
 def _lpips(file: Path | None, device: str | None) -> tuple[Compute, str]:
-    from ..restore.deblur import choose_device  # says so if torch is missing
+    from ..restore.deblurring import choose_device  # says so if torch is missing
     from ..restore.perceptual import Lpips
 
     place = choose_device(device or "auto")

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Shaped
 
 from ..errors import TrainingError
-from .pair_data import PairDataset
+from .data import PairDataset
 from .views import View
 
 ROLES = ("blurred", "sharp")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import DatasetError
-from .pair_data import PairDataset
+from .data import PairDataset
 from .pair_files import AT_ONCE, THREADS
 
 ROLES = ("blurred", "sharp")

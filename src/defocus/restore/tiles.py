@@ -152,7 +152,7 @@ def _cut(image: Float[np.ndarray, "h w 3"], tiles: Tiles, place: tuple[int, int]
     return np.ascontiguousarray(part.transpose(2, 0, 1), np.float32)
 
 
-def restore_image(
+def deblur(
     model: torch.nn.Module,
     image: Float[np.ndarray, "h w 3"],
     *,
@@ -163,10 +163,12 @@ def restore_image(
     batch: int = 1,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Float[np.ndarray, "h w 3"]:
-    """What a network makes of a photograph of display values 0..1; not clipped.
-
-    Holds the picture given, the picture made and one batch of tiles. `progress` is called with the tiles done and all.
+    """What a network makes of a photograph of display values 0..1, or of whole numbers up to their type's white; values
+    are not clipped. `progress` is called with the tiles done and all.
     """
+    if np.issubdtype(image.dtype, np.integer):
+        image = image / np.float32(np.iinfo(image.dtype).max)
+    model = model.to(device).eval()
     tiles = plan_tiles(image.shape[:2], tile_px, overlap_px, int(getattr(model, "multiple", 1)))
     made = np.zeros(image.shape, np.float32)
     for number, ((row, col), values) in enumerate(

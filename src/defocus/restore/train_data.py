@@ -21,8 +21,8 @@ from ..synth.plan import Plan, load_plan
 from .batches import Ask, Batches
 from .config import TrainConfig
 from .curriculum import blur_curriculum
+from .data import OnTheFlyDataset, PairDataset
 from .pair_cache import PairCache, Told, Values, as_display, whole_numbers
-from .pair_data import OnTheFlyDataset, PairDataset
 from .picture_check import check_pictures
 from .schedules import Stages
 from .similarity import WINDOW_PX

@@ -200,7 +200,7 @@ def _loading(plan: Plan) -> str:
     split: SplitName = plan.splits[0]
     ours = (
         "With Defocus and PyTorch (`pip install 'defocus[train]'`):\n\n```python\n"
-        "from defocus.restore.pair_data import PairDataset\n\n"
+        "from defocus.restore import PairDataset\n\n"
         f'pairs = PairDataset(".", "{split}", crop={min(256, plan.patch.size)}, augment=True)\n```\n\n'
     )
     if plan.output.layout == "webdataset":

@@ -40,6 +40,7 @@ class Network(nn.Module, ABC):
     Pictures of any size are padded inside to a `multiple` of pixels, and to at least `least` of them, and cut back.
     """
 
+    name: str
     multiple: int
     least: int
     options: Options

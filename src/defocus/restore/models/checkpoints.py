@@ -94,8 +94,8 @@ def load_weights(model: torch.nn.Module, file: str | Path) -> None:
     fill(model, read_weights(file)[2], file)
 
 
-def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> tuple[str, Network]:
-    """The network of a file with its weights, in evaluation mode, and its name.
+def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> Network:
+    """The network of a file with its weights, in evaluation mode; its `name` says which it is.
 
     A file that does not tell is recognised by its keys, unless `name` tells, and taken to have the paper's size.
     `overrides` are options such as NAFNet's `local_pool_px`.
@@ -114,7 +114,7 @@ def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> t
     except DefocusError as error:
         raise WeightsError(str(error), file=file) from error
     fill(model, state, file)
-    return name, model.eval()
+    return model.eval()
 
 
 def recognise(state: Mapping[str, Tensor]) -> str | None:

@@ -176,6 +176,7 @@ def polar_coordinates(size: int) -> Float[Tensor, "size size 3"]:
 
 
 class INIKNet(Network):
+    name = "iniknet"
     multiple, least = MULTIPLE, LEAST
     options: INIKNetOptions
 

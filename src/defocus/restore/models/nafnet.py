@@ -109,6 +109,7 @@ def _gate(x: Tensor) -> Tensor:
 
 
 class NAFNet(Network):
+    name = "nafnet"
     options: NAFNetOptions
 
     def __init__(self, options: NAFNetOptions | None = None) -> None:

@@ -91,6 +91,7 @@ class WeightedSum(nn.Module):
 
 
 class NRKNet(Network):
+    name = "nrknet"
     multiple, least = MULTIPLE, LEAST
     options: NRKNetOptions
 

@@ -110,6 +110,7 @@ def _double(channels: int) -> nn.Sequential:
 
 
 class Restormer(Network):
+    name = "restormer"
     multiple = least = 8
     options: RestormerOptions
 

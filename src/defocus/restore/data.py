@@ -8,7 +8,7 @@ from 0 to 1. `set_epoch` reaches workers that are running, as persistent ones do
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from jaxtyping import Shaped
 from ..errors import DatasetError, DefocusError, MissingExtraError
 from ..files.pair_png import read_png
 from ..files.randomness import generator
-from ..synth.plan import Plan, SplitName
+from ..synth.plan import Plan, SplitName, load_plan, make_plan
 from .pair_files import PairReader, find_pairs, identity
 from .views import draw_view, seen
 
@@ -56,12 +56,16 @@ class PairDataset(Dataset[Item]):
     ) -> None:
         if crop is not None and crop < 1:
             raise DatasetError(f"a crop of {crop} pixels; expected 1 or more")
+        self._folder, self._split = str(folder), split
         store, self.pairs = find_pairs(folder, split)
         self._reader = PairReader(store)
         self._crop, self._augment, self._turn, self._seed = crop, augment, turn, seed
         if turn and any("left" in pair.pictures for pair in self.pairs):
             raise DatasetError("pairs with dual-pixel views cannot be turned by a quarter", file=folder)
         self._epoch = _shared_number()
+
+    def __repr__(self) -> str:
+        return f"PairDataset({self._folder!r}, {self._split!r}: {len(self)} pairs)"
 
     def set_epoch(self, epoch: int) -> None:
         """Other crops and flips."""
@@ -120,7 +124,7 @@ class PairDataset(Dataset[Item]):
 
 
 class OnTheFlyDataset(Dataset[Item]):
-    """`length` pairs for each epoch, made when they are asked for.
+    """`length` pairs for each epoch, made when they are asked for; `plan` is a plan, its settings, or a plan file.
 
     `seed` (the plan's by default) decides what is drawn, not which photographs and lenses belong to the split. `blur`
     takes the place of the plan's blur levels, for curricula: one for all epochs, or a function of the epoch (which
@@ -133,7 +137,7 @@ class OnTheFlyDataset(Dataset[Item]):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Plan | Mapping[str, Any] | str | Path,
         split: SplitName,
         length: int,
         *,
@@ -146,13 +150,17 @@ class OnTheFlyDataset(Dataset[Item]):
         from ..synth.on_demand import Maker
 
         self._length = length
-        self._maker = Maker(plan, split, seed=seed, blur=blur, kept=kept)
+        self._maker = Maker(_opened(plan), split, seed=seed, blur=blur, kept=kept)
         self._epoch = _shared_number()
         self._process = os.getpid()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._process = os.getpid()
+
+    def __repr__(self) -> str:
+        plan = self._maker.plan.name or "plan"
+        return f"OnTheFlyDataset({plan!r}, {self._maker.split!r}: {self._length} pairs an epoch)"
 
     def set_epoch(self, epoch: int) -> None:
         """Other pairs."""
@@ -189,6 +197,16 @@ class OnTheFlyDataset(Dataset[Item]):
         if not -self._length <= index < self._length:
             raise IndexError(f"pair {index} of {self._length}")
         return index % self._length
+
+
+def _opened(plan: Plan | Mapping[str, Any] | str | Path) -> Plan:
+    if isinstance(plan, Plan):
+        return plan
+    if isinstance(plan, Mapping):
+        return make_plan(dict(plan))
+    if isinstance(plan, str | Path):
+        return load_plan(plan)
+    raise DatasetError(f"a plan of type {type(plan).__name__}; expected a Plan, a dict of settings or a plan file")
 
 
 def _item(pictures: dict[str, Values], name: str) -> Item:

@@ -23,7 +23,7 @@ from ..files.picture_bytes import FORMATS, Format, encoded
 from ..files.picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
 from ..files.stores import open_store
 from .made_by import MadeBy, see
-from .tiles import restore_image
+from .tiles import deblur
 
 try:
     import torch
@@ -157,7 +157,7 @@ def deblur_photo(
     of = see(job.photo) if made_by is not None else None  # before it is read: one that changes meanwhile is noticed
     image, metadata, bits, notes = read_for_restoring(job.photo)
     try:
-        made = restore_image(
+        made = deblur(
             model, image, tile_px=settings.tile_px, overlap_px=settings.overlap_px, device=settings.device,
             precision=settings.precision, batch=settings.batch, progress=progress,
         )  # fmt: skip
@@ -177,7 +177,7 @@ def deblur_photo(
     return notes + more
 
 
-def deblur_all(
+def deblur_files(
     model: torch.nn.Module,
     jobs: Sequence[Job],
     settings: Settings,
