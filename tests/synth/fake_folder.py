@@ -12,7 +12,7 @@ from scipy.ndimage import gaussian_filter
 
 from defocus.files.pair_png import png_bytes, quantise
 from defocus.files.stores import open_store
-from defocus.synth.card import card_text
+from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import pair_paths, shard_bytes, shard_path
 from defocus.synth.ledger import NAME, Ledger
 from defocus.synth.metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, TABLE, checksums_text, jsonl_bytes, table_bytes

@@ -28,7 +28,7 @@ from defocus.files.pair_png import png_bits, png_bytes, quantise, read_png
 from defocus.files.png16 import read_png16
 from defocus.files.stores import open_store
 from defocus.photo import add_noise
-from defocus.synth.card import card_text
+from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import member_name, pair_paths, read_shard, shard_bytes, shard_path
 from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, read_jsonl, table_bytes, table_rows
 from defocus.synth.pairs import _noise_of

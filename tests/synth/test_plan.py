@@ -10,7 +10,7 @@ import pytest
 
 from defocus.cli import run
 from defocus.errors import DatasetError, PlanError
-from defocus.synth.card import card_text
+from defocus.synth.dataset_card import card_text
 from defocus.synth.ledger import Ledger
 from defocus.synth.places import (
     apart_from_places,

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ..draw.pages import histogram, page
 from ..errors import DatasetError
 from ..files.stores import open_store
-from ..synth.charts import histogram
-from ..synth.report_style import STYLE
 from .ground_truth import PairAnalysis, analyse_all, csv_text
 from .number_text import number_text
 from .pictures import TestImage
@@ -141,7 +140,8 @@ def _page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{html.escape(title)} · Defocus</title><style>{STYLE}{MORE_STYLE}</style></head><body><main>"
+        f"<title>{html.escape(title)} · Defocus</title>"
+        f"<style>{page('style.css')}{MORE_STYLE}</style></head><body><main>"
         + "\n".join(part for part in body if part)
         + "</main></body></html>\n"
     )

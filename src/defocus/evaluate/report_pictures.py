@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from ..synth.charts import even_ticks
+from ..draw.pages import even_ticks
 from .registration import Registration
 from .residual_blur import BLURRED_PX, BlurMap
 

@@ -11,7 +11,7 @@ from .. import __version__
 from ..errors import DatasetError
 from ..files.pair_png import read_png
 from ..files.stores import Store, open_store
-from .card import card_text
+from .dataset_card import card_text
 from .folder import pictures_of
 from .layouts import is_picture_path
 from .ledger import NAME, Ledger

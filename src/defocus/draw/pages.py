@@ -1,0 +1,145 @@
+"""Pages to look at in a browser: one file each, without foreign scripts, from the templates beside this module.
+
+Whatever a page is given is escaped, except `Markup` and pictures as data URIs. Charts are SVG whose colours come from
+the style sheet (classes a, b, c for series), so that they follow its light or dark look.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+WIDTH, HEIGHT = 460.0, 230.0
+LEFT, RIGHT, TOP, BASE = 44.0, WIDTH - 12.0, 14.0, HEIGHT - 40.0
+BINS = 32
+
+
+def page(template: str, **values: Any) -> str:
+    """Text of a template with its values: HTML and SVG are escaped, Markdown and plain text are not."""
+    return _environment().get_template(template).render(values)
+
+
+def jpeg_uri(picture: np.ndarray, largest_px: int = 512, quality: int = 90) -> str:
+    """JPEG copy of a picture as a data URI, reduced where it is larger; display values as floats of 0 to 1 or integers
+    of 8 or 16 bits."""
+    from PIL import Image
+
+    if picture.dtype == np.uint16:
+        picture = (picture >> 8).astype(np.uint8)
+    elif picture.dtype != np.uint8:
+        picture = (np.clip(picture, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
+    image = Image.fromarray(picture)
+    image.thumbnail((largest_px, largest_px), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = False) -> Markup:
+    """SVG of counts over values; the series (at most three) stand side by side. `log`: bins of equal ratios."""
+    from markupsafe import Markup
+
+    values = {name: np.asarray(v, float)[np.isfinite(v)] for name, v in series.items()}
+    finite = np.concatenate([*values.values(), np.zeros(0)])
+    finite = finite[finite > 0.0] if log else finite
+    if finite.size == 0:
+        return Markup('<p class="none">nothing to show</p>')
+    low, high, ticks = (_log_axis if log else _even_axis)(float(finite.min()), float(finite.max()))
+    edges = np.geomspace(low, high, BINS + 1) if log else np.linspace(low, high, BINS + 1)
+    counts = {name: np.histogram(v, edges)[0] for name, v in values.items()}
+    rungs = even_ticks(0, max(int(count.max()) for count in counts.values()), 4, whole=True)
+
+    def across(value: float) -> float:
+        part = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
+        return LEFT + part * (RIGHT - LEFT)
+
+    def up(count: float) -> float:
+        return round(BASE - count / rungs[-1] * (BASE - TOP), 1)
+
+    def number(value: float, step: float) -> str:
+        return tick_text(value, value / 10.0 if log else step)
+
+    bars = []
+    for place, (name, count) in enumerate(counts.items()):
+        for bin_ in np.flatnonzero(count):
+            ends = [float(edge) for edge in edges[bin_ : bin_ + 2]]
+            wide = (across(ends[1]) - across(ends[0]) - 0.8) / len(counts)
+            x, y = across(ends[0]) + 0.4 + place * wide, up(float(count[bin_]))
+            words = f"{name}: {' to '.join(number(end, (high - low) / BINS) for end in ends)}: {count[bin_]:,}"
+            bars.append(("abc"[place], round(x, 1), y, round(wide, 1), round(BASE - y, 1), words))
+    svg = page(
+        "histogram.svg", label=label, bars=bars, width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, base=BASE,
+        rungs=[(up(rung), f"{rung / 1000:g}k" if rung >= 10_000 else f"{rung:g}") for rung in rungs],
+        ticks=[(round(across(tick), 1), number(tick, ticks[1] - ticks[0])) for tick in ticks],
+    )  # fmt: skip
+    return Markup(svg)
+
+
+def even_ticks(low: float, high: float, parts: int = 6, *, whole: bool = False) -> list[float]:
+    """Round numbers a step apart, from `low` or less to `high` or more: at most about so many steps."""
+    from matplotlib.ticker import MaxNLocator
+
+    locator = MaxNLocator(parts, steps=[1, 2, 2.5, 5, 10], integer=whole)
+    ticks = locator.tick_values(low, high)
+    step = float(ticks[1] - ticks[0])
+    return [round(float(tick) / step) * step for tick in ticks]  # zero is zero
+
+
+def tick_text(value: float, step: float = 0.0) -> str:
+    """A number with as many decimals as tell it from one that lies a step apart; without a step, three digits."""
+    step = step or abs(value) / 10.0 or 1.0
+    decimals = max(0, 1 - math.floor(math.log10(step) + 1e-9))  # one more than the step's own: it may be 2.5
+    text = f"{round(value, decimals) + 0.0:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def _even_axis(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Ends of the axis, rounded outwards, and its ticks."""
+    low = 0.0 if 0.0 <= low < 0.5 * high else low
+    if high <= low:
+        low, high = (low - 0.5, high + 0.5) if low else (0.0, 1.0)
+    ticks = even_ticks(low, high)
+    return ticks[0], ticks[-1], ticks
+
+
+def _log_axis(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Ends of a logarithmic axis, and its ticks: powers of ten, and 2 and 5 times them where there is room."""
+    if high / low < 1.5:
+        low, high = low / 1.3, high * 1.3
+    low, high = low * 0.999, high * 1.001
+    steps = (1.0,) if math.log10(high / low) > 3.5 else (1.0, 2.0, 5.0)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
+    if len(ticks) < 2:
+        ticks = [tick for tick in even_ticks(low, high) if low <= tick <= high]
+    return low, high, ticks
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=select_autoescape(("html", "svg")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["thousands"] = lambda value: f"{value:,}"
+    environment.filters["digits"] = tick_text
+    environment.filters["g"] = lambda value: f"{value:g}"
+    environment.filters["percent"] = lambda value, decimals=0: f"{value:.{decimals}%}"
+    return environment
