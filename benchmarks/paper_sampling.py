@@ -196,7 +196,7 @@ def rayleigh_sommerfeld(
         "half_width_direction_cosine": half,
         "blur_radius_mm": blur,
         "defocus_mm": float(found.paraxial_defocus),
-        "na": float(found.data.na),
+        "na": float(found.pose.data.na),
         "fit_residual_rms_waves": float(wavefront.residual_rms),
         "bound": bound(pixel),
         "time_exponent_in_samples": float(slope),
