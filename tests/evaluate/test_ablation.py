@@ -150,8 +150,8 @@ def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:
     results = Results(table, tuple(records))
     together = over_seeds(results, (0, 1))
     assert [row.trained_on for row in together.table.rows] == ["", *(v.title for v in VARIANTS)]
-    found = together.estimates(test.key, "psnr")
-    assert [round(found[row.key].mean, 9) for row in together.table.rows] == [25.0, 35.0, 33.75, 32.75, 31.75]
+    found = together.means(test.key, "psnr")
+    assert [round(found[row.key].value, 9) for row in together.table.rows] == [25.0, 35.0, 33.75, 32.75, 31.75]
     assert {e.count for e in found.values()} == {11}
     text = _report(results, {}, (0, 1), settings())
     assert "| nafnet (Gaussian PSFs) | −1.25 [−1.25, −1.25] |" in text

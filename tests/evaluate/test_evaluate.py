@@ -16,12 +16,11 @@ from scipy.ndimage import gaussian_filter
 
 from defocus.cli import run
 from defocus.errors import ConfigError, DatasetError, DefocusError
-from defocus.evaluate.crops import choose_crops
-from defocus.evaluate.matrix import compare, evaluate_matrix, load_table
-from defocus.evaluate.number_text import number_text
-from defocus.evaluate.results import Problem, Record, Results, ranks
-from defocus.evaluate.table_file import TEMPLATE, EvaluationTable, Row
-from defocus.evaluate.tables import latex, level_table, main_table
+from defocus.evaluate.evaluation import evaluate_table
+from defocus.evaluate.figures import choose_crops
+from defocus.evaluate.results import BlurLevel, Problem, Record, Results, ranks
+from defocus.evaluate.table_file import TEMPLATE, EvaluationTable, TableRow, load_table
+from defocus.evaluate.tables import compare, latex, level_table, main_table, number_text
 from defocus.restore.similarity import psnr
 
 from ..synth.fake_folder import fake_folder
@@ -73,7 +72,7 @@ class Sharpener:
     def __init__(self) -> None:
         self.runs = 0
 
-    def __call__(self, row: Row, table: EvaluationTable) -> Any:
+    def __call__(self, row: TableRow, table: EvaluationTable) -> Any:
         assert row.weights is not None
         strength = float(row.weights.read_text())
 
@@ -116,7 +115,7 @@ def test_the_whole_matrix(trial: Path) -> None:
     (trial / "table.toml").write_text(text)
     table = load_table(trial / "table.toml")
     sharpener, stages = Sharpener(), []
-    results = evaluate_matrix(table, trial / "out", lambda stage, part: stages.append((stage, part)),
+    results = evaluate_table(table, trial / "out", lambda stage, part: stages.append((stage, part)),
                               make_restorer=sharpener)  # fmt: skip
     assert sharpener.runs == 2 * 7
     assert all(0.0 <= part <= 1.0 for _, part in stages)
@@ -137,9 +136,9 @@ def test_the_whole_matrix(trial: Path) -> None:
     assert values["other"][name] == math.inf
 
     # Every row over the same four pictures; the others are named.
-    estimates = results.estimates("ours", "psnr")
+    estimates = results.means("ours", "psnr")
     assert {e.count for e in estimates.values()} == {4}
-    assert estimates["net-b"].mean < estimates["input"].mean
+    assert estimates["net-b"].value < estimates["input"].value
     reasons = {(p.test, p.row, p.image): p.reason for p in results.problems}
     missing = max(values["net-a"])
     assert "holds no picture" in reasons["ours", "other", missing]
@@ -170,15 +169,15 @@ def test_the_whole_matrix(trial: Path) -> None:
 def test_only_what_is_missing_is_made(trial: Path) -> None:
     table = without_phone(trial)
     out, sharpener = trial / "out", Sharpener()
-    first = evaluate_matrix(table, out, make_restorer=sharpener)
+    first = evaluate_table(table, out, make_restorer=sharpener)
     assert sharpener.runs == 10
-    again = evaluate_matrix(table, out, make_restorer=sharpener)
+    again = evaluate_table(table, out, make_restorer=sharpener)
     assert sharpener.runs == 10
     assert again.records == first.records
     measured = (out / "measured.jsonl").read_text()
 
     (trial / "a.pth").write_text("0.7")  # other weights
-    sharper = evaluate_matrix(table, out, make_restorer=sharpener)
+    sharper = evaluate_table(table, out, make_restorer=sharpener)
     assert sharpener.runs == 15
     assert sharper.values("ours", "psnr")["net-a"] != first.values("ours", "psnr")["net-a"]
     assert sharper.values("ours", "psnr")["net-b"] == first.values("ours", "psnr")["net-b"]
@@ -189,11 +188,11 @@ def test_only_what_is_missing_is_made(trial: Path) -> None:
     sorted(folder.glob("*.png"))[0].unlink()
     lines = (folder / "made.jsonl").read_text().splitlines()
     (folder / "made.jsonl").write_text("\n".join([*lines[:4], lines[4][:20]]))
-    evaluate_matrix(table, out, make_restorer=sharpener)
+    evaluate_table(table, out, make_restorer=sharpener)
     assert sharpener.runs == 17
     blurred = sorted((trial / "pairs/test_c/source").glob("*.png"))[2]
     Image.fromarray(np.asarray(Image.open(blurred))[::-1]).save(blurred)
-    evaluate_matrix(table, out, make_restorer=sharpener)
+    evaluate_table(table, out, make_restorer=sharpener)
     assert sharpener.runs == 19
 
 
@@ -208,7 +207,7 @@ def test_a_real_network(trial: Path) -> None:
     save_weights(trial / "a.pth", "nafnet", options, model.state_dict())
     table = without_phone(trial).model_copy(update={"device": "cpu", "tile_px": 32, "overlap_px": 8})
     table = table.model_copy(update={"rows": table.rows[:2]})
-    results = evaluate_matrix(table, trial / "out")
+    results = evaluate_table(table, trial / "out")
     assert not results.problems
     assert len(results.values("ours", "ssim")["net-a"]) == 5
 
@@ -216,31 +215,31 @@ def test_a_real_network(trial: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("defocus.restore.models.checkpoints.load_model", lambda *_, **__: model)
         with pytest.raises(DefocusError, match="of 36 pixels that share 18 "):
-            evaluate_matrix(table.model_copy(update={"tile_px": 36, "overlap_px": 18}), trial / "fresh")
+            evaluate_table(table.model_copy(update={"tile_px": 36, "overlap_px": 18}), trial / "fresh")
 
     (trial / "b.pth").write_bytes(b"rubbish")
     with pytest.raises(DefocusError, match=r"b\.pth"):
-        evaluate_matrix(without_phone(trial), trial / "fresh")
+        evaluate_table(without_phone(trial), trial / "fresh")
     assert not list((trial / "fresh").rglob("*.png"))  # said before any work
 
 
 def test_what_is_wrong_is_said_at_once(trial: Path) -> None:
     table = load_table(trial / "table.toml")
     with pytest.raises(DatasetError, match="Phone has no truth, and every measure needs one"):
-        evaluate_matrix(table, trial / "out", make_restorer=Sharpener())
+        evaluate_table(table, trial / "out", make_restorer=Sharpener())
     (trial / "a.pth").unlink()
     with pytest.raises(DatasetError, match=r"a\.pth: there are no such weights \(row Net\)"):
-        evaluate_matrix(without_phone(trial), trial / "out", make_restorer=Sharpener())
+        evaluate_table(without_phone(trial), trial / "out", make_restorer=Sharpener())
     (trial / "a.pth").write_text("0.5")
     (trial / "file").write_text("")
     sharpener = Sharpener()
     with pytest.raises(DatasetError, match="is a file"):
-        evaluate_matrix(without_phone(trial), trial / "file", make_restorer=sharpener)
+        evaluate_table(without_phone(trial), trial / "file", make_restorer=sharpener)
     with pytest.raises(DatasetError, match="cannot be written: a file stands where a folder is needed"):
-        evaluate_matrix(without_phone(trial), trial / "file" / "inner", make_restorer=sharpener)
+        evaluate_table(without_phone(trial), trial / "file" / "inner", make_restorer=sharpener)
     (trial / "other").rename(trial / "others")
     with pytest.raises(DatasetError, match=r"other/Ours: there is no such folder \(row Other\)"):
-        evaluate_matrix(without_phone(trial), trial / "out", make_restorer=sharpener)
+        evaluate_table(without_phone(trial), trial / "out", make_restorer=sharpener)
     assert not sharpener.runs
 
 
@@ -249,7 +248,7 @@ def test_what_is_wrong_is_said_at_once(trial: Path) -> None:
     [
         (('kind = "input"', 'kind = "inputs"'), "rows.0.kind"),
         (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "sim"]'), "'sim'; known are psnr"),
-        (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "psnr"]'), "stands there twice"),
+        (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "psnr"]'), "two of them are called 'psnr'"),
         (('metrics = ["psnr", "ssim"]', "metrics = []"), "metrics: .* at least 1 item"),
         (("bits = 16", "tile_px = 64\noverlap_px = 33"), "tile_px = 64 and overlap_px = 33; tiles may share half"),
         (('weights = "a.pth"', 'wights = "a.pth"'), "did you mean 'weights'"),
@@ -288,17 +287,17 @@ def made_results(metrics: tuple[str, ...] = ("psnr", "lpips"), **changes: Any) -
 def test_means_intervals_and_paired_differences() -> None:
     results = made_results()
     values = np.array(list(results.values("t", "psnr")["m-1-b"].values()))
-    found = results.estimates("t", "psnr")["m-1-b"]
-    assert found.mean == pytest.approx(values.mean())
+    found = results.means("t", "psnr")["m-1-b"]
+    assert found.value == pytest.approx(values.mean())
     assert found.interval is not None
     half = 1.96 * values.std(ddof=1) / math.sqrt(100)
     assert found.interval == pytest.approx((values.mean() - half, values.mean() + half), abs=0.15 * half)
     # The pictures differ more than the rows do: the difference of pairs is known far better than the means.
-    apart = results.differences("t", "psnr", "m-1-a-1")["m-1-b"]
+    apart = results.means("t", "psnr", minus="m-1-a-1")["m-1-b"]
     assert apart.interval is not None
-    assert 0.0 < apart.interval[0] < apart.mean < apart.interval[1] < 0.9
+    assert 0.0 < apart.interval[0] < apart.value < apart.interval[1] < 0.9
     assert apart.interval[1] - apart.interval[0] < 0.3 * (found.interval[1] - found.interval[0])
-    assert results.estimates("t", "psnr") == results.estimates("t", "psnr")
+    assert results.means("t", "psnr") == results.means("t", "psnr")
 
     # Coverage: of many samples, about 95 % of the intervals hold the truth.
     random = np.random.default_rng(9)
@@ -307,7 +306,7 @@ def test_means_intervals_and_paired_differences() -> None:
         records = [
             Record("t", "input", str(i), None, {"psnr": float(v)}) for i, v in enumerate(random.normal(0, 1, 60))
         ]
-        low, high = Results(results.table, tuple(records)).estimates("t", "psnr")["input"].interval or (0, 0)
+        low, high = Results(results.table, tuple(records)).means("t", "psnr")["input"].interval or (0, 0)
         held += low < 0.0 < high
     assert 0.90 < held / 300 < 0.98
 
@@ -352,10 +351,10 @@ def test_a_wrong_part_is_told_alone(tmp_path: Path) -> None:
 def test_levels_of_blur() -> None:
     results = made_results(blur_levels_px=(5.0, 10.0))
     assert results.levels("t") == [(-1.0, 5.0), (5.0, 10.0), (10.0, math.inf)]
-    found = results.estimates("t", "psnr", (5.0, 10.0))["input"]
+    found = results.means("t", "psnr", level=BlurLevel(5.0, 10.0))["input"]
     wanted = [r.values["psnr"] for r in results.records if r.row == "input" and 5.0 < (r.blur_px or 0) <= 10.0]
     assert found.count == len(wanted) == 25
-    assert found.mean == pytest.approx(np.mean(wanted))
+    assert found.value == pytest.approx(np.mean(wanted))
     text = level_table(results, results.table.tests[0], "psnr")
     assert "| ≤ 5 (25) | 5–10 (25) | > 10 (50) |" in text
     bare = Results(results.table, tuple(Record(r.test, r.row, r.image, None, r.values) for r in results.records))
@@ -368,7 +367,7 @@ def test_marks_follow_the_direction_and_the_written_values() -> None:
     lines = main_table(results, results.table.tests[0]).splitlines()
     assert lines[0] == "| Model | Trained on | Pictures | PSNR ↑ | LPIPS ↓ |"
     means = {
-        metric: {row: f"{e.mean:.{decimals}f}" for row, e in results.estimates("t", metric).items()}
+        metric: {row: f"{e.value:.{decimals}f}" for row, e in results.means("t", metric).items()}
         for metric, decimals in (("psnr", 2), ("lpips", 3))
     }
     assert lines[2].endswith(f"| Input | – | 100 | {means['psnr']['input']} | {means['lpips']['input']} |")  # no rank

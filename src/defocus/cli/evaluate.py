@@ -47,7 +47,7 @@ def evaluate(
 
 
 def _matrix(file: Path, out: Path, device: str | None) -> None:
-    from ..evaluate.matrix import FIGURES, MARKDOWN, evaluate_matrix
+    from ..evaluate.evaluation import FIGURES, MARKDOWN, evaluate_table
     from ..evaluate.table_file import load_table
     from ..evaluate.tables import problem_lines
     from .progress import StageBar
@@ -56,7 +56,7 @@ def _matrix(file: Path, out: Path, device: str | None) -> None:
     if device is not None:
         table = table.model_copy(update={"device": device})
     with StageBar() as bar:
-        results = evaluate_matrix(table, out, bar)
+        results = evaluate_table(table, out, bar)
     show_results(results)
     drawn = f" and {out / FIGURES}" if table.figures else ""
     typer.echo(f"wrote {out / MARKDOWN}, with CSV, JSON and LaTeX beside it{drawn}")
@@ -73,17 +73,17 @@ def show_results(results: Results) -> None:
     from rich.table import Table as Drawn
 
     from ..evaluate.measures import KINDS
-    from ..evaluate.number_text import number_text
+    from ..evaluate.tables import number_text
 
     console = Console()
     for test in results.table.tests:
-        metrics = [m for m in results.table.metrics if results.values(test.key, m)]
+        metrics = results.metrics(test.key)
         drawn = Drawn(title=test.label, title_justify="left")
-        for head in ("model", "trained on", *(f"{KINDS[m].label} {KINDS[m].arrow}" for m in metrics)):
+        for head in ("model", "trained on", *(KINDS[m].heading for m in metrics)):
             drawn.add_column(head)
-        found = {m: results.estimates(test.key, m) for m in metrics}
+        found = {m: results.means(test.key, m) for m in metrics}
         for row in results.table.rows:
-            means = [found[m][row.key].mean if row.key in found[m] else math.nan for m in metrics]
+            means = [found[m][row.key].value if row.key in found[m] else math.nan for m in metrics]
             cells = [number_text(mean, KINDS[m].decimals) for mean, m in zip(means, metrics, strict=True)]
             drawn.add_row(row.label, row.trained_on, *cells)
         console.print(drawn)
@@ -92,9 +92,9 @@ def show_results(results: Results) -> None:
 
 
 def _quick(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path], device: str | None) -> None:
+    from ..evaluate.evaluation import compare_pictures
     from ..evaluate.measures import KINDS
-    from ..evaluate.number_text import number_text
-    from ..evaluate.quick import compare_pictures
+    from ..evaluate.tables import number_text
     from .progress import StageBar
 
     place = None if device in (None, "auto") else device

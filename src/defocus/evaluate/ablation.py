@@ -28,10 +28,10 @@ from ..restore.training import TrainProgress, train
 from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
 from ..synth.run import Engine, Progress, run_plan
+from .evaluation import evaluate_table, opened_set, ready_measures
 from .figures import draw_levels
-from .matrix import evaluate_matrix, opened_set, ready_measures
 from .results import Results, pooled
-from .table_file import EvaluationTable, Row, Test
+from .table_file import EvaluationTable, TableRow, Test
 from .tables import compare, seed_table
 
 DATA, RUNS, JUDGED, REPORT, CURVES = "data", "runs", "evaluation", "ablation.md", "curves.png"
@@ -159,7 +159,7 @@ def judge_variants(
     plans = {variant.name: _plan_of(out / DATA / variant.name) for variant in VARIANTS}
     levels = plans["full"].blur.levels_px
     table = judging_table(config, out, weights, photographs, metrics, levels)
-    results = evaluate_matrix(table, out / JUDGED, watch.judging)
+    results = evaluate_table(table, out / JUDGED, watch.judging)
     missing = tuple(text for v in VARIANTS for text in missing_pairs(out / DATA / v.name, plans[v.name], v.title))
     same = {variant.name: same_pairs(out, variant) for variant in VARIANTS[1:]}
     draw_curves(out, seeds)
@@ -179,7 +179,7 @@ def over_seeds(results: Results, seeds: Sequence[int]) -> Results:
     return pooled(results, groups)
 
 
-def seed_rows(results: Results, seeds: Sequence[int]) -> dict[str, list[Row]]:
+def seed_rows(results: Results, seeds: Sequence[int]) -> dict[str, list[TableRow]]:
     """The rows of each variant, seed by seed."""
     rows = {row.trained_on: row for row in results.table.rows}
     return {variant.title: [rows[_title(variant, seed, seeds)] for seed in seeds] for variant in VARIANTS}
@@ -197,10 +197,10 @@ def judging_table(
     measures that are not known."""
     seeds = {seed for _, seed in weights}
     variants = {variant.name: variant for variant in VARIANTS}
-    rows = [Row(kind="input")]
+    rows = [TableRow(kind="input")]
     for (name, seed), file in weights.items():
         told = _title(variants[name], seed, seeds)
-        rows.append(Row(name=config.model.name, trained_on=told, weights=file.absolute()))
+        rows.append(TableRow(name=config.model.name, trained_on=told, weights=file.absolute()))
     tests = [Test(kind="pairs", folder=str((out / DATA / "full").absolute()), name="unseen lenses and scenes")]
     if photographs is not None:
         tests.append(Test(kind="photographs", folder=str(photographs.absolute()), name="real photographs"))

@@ -6,47 +6,99 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+from scipy.ndimage import uniform_filter
+
 from ..errors import DefocusError
-from .crops import choose_crops
 from .measures import KINDS
-from .number_text import number_text
 from .pictures import Image, TestImage, TestSet
 from .results import Problem, Record, Results
-from .table_file import Row, Test, slug
-from .tables import LEVELLED, level_name, name
+from .table_file import TableRow, Test, slug
+from .tables import LEVELLED, level_means, number_text, picture_count
 
-Source = Callable[[Row, Test, TestImage], Image | None]
-TOLD = 3  # measures below a picture
+Source = Callable[[TableRow, Test, TestImage], Image | None]
+Box = tuple[int, int, int]  # top, left, side: pixels
+MEASURES = 3  # below a picture
 
 
 def draw_figures(results: Results, sets: Sequence[TestSet], source: Source, folder: Path) -> list[Problem]:
-    """Draw `table.figures` pictures of each test set, and the blur levels; what could not be drawn, unless the picture
-    has a problem that was told before."""
+    """Draw `table.figures` pictures of each test set, and the blur levels; the problems that are new, by picture."""
     folder.mkdir(parents=True, exist_ok=True)
     problems: list[Problem] = []
-    known = {(problem.test, problem.image) for problem in results.problems}
+    reported = {(problem.test, problem.image) for problem in results.problems}
     for test, opened in zip(results.table.tests, sets, strict=True):
-        for item in chosen(results, test, opened):
+        for item in picture_choice(results, test, opened):
             try:
                 _draw_picture(results, test, item, source, folder / f"{test.key}-{slug(item.id)}.png")
             except (DefocusError, OSError) as error:
-                if (test.key, item.id) not in known:
+                if (test.key, item.id) not in reported:
                     problems.append(Problem(test.key, "figure", item.id, str(error)))
         draw_levels(results, test, folder)
     return problems
 
 
-def chosen(results: Results, test: Test, opened: TestSet) -> list[TestImage]:
-    """Evenly spread from the least to the most blurred: by blur, else by PSNR of the first row, else as they come."""
+def picture_choice(results: Results, test: Test, opened: TestSet) -> list[TestImage]:
+    """Pictures spread evenly from the least to the most blurred: by blur, else by PSNR of the first row, else as they
+    come."""
     images = list(opened.images)
     first = results.values(test.key, "psnr").get(results.table.rows[0].key, {})
-    blur = results.blur(test.key)
-    if blur:
+    if blur := results.blur(test.key):
         images.sort(key=lambda item: blur.get(item.id, 0.0))
     elif first:
         images.sort(key=lambda item: -first.get(item.id, math.inf))
     count = min(results.table.figures, len(images))
     return [images[(2 * i + 1) * len(images) // (2 * count)] for i in range(count)]
+
+
+def choose_crops(
+    one: Float[np.ndarray, "rows cols 3"], other: Float[np.ndarray, "rows cols 3"], count: int, side: int | None = None
+) -> list[Box]:
+    """Squares with the largest variance of the difference that do not overlap, strongest first. The variance, because a
+    mean difference is one of exposure or colour, not of sharpness.
+
+    `side`: pixels; by default a fifth of the shorter side of the picture, at least 32 where there is room.
+    """
+    rows, cols = one.shape[:2]
+    side = min(rows, cols, side if side is not None else max(32, min(rows, cols) // 5))
+    difference = np.asarray(one, np.float64) - other
+
+    def mean(values: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "tops lefts"]:
+        """Means of the squares by their first pixel; the filter puts it in the middle."""
+        return uniform_filter(values, side, mode="constant", origin=-(side // 2))[: rows - side + 1, : cols - side + 1]
+
+    variance = np.sum([mean(plane**2) - mean(plane) ** 2 for plane in np.moveaxis(difference, -1, 0)], axis=0)
+    crops: list[Box] = []
+    for _ in range(count):
+        top, left = (int(i) for i in np.unravel_index(int(np.argmax(variance)), variance.shape))
+        if not np.isfinite(variance[top, left]):
+            break
+        crops.append((top, left, side))
+        variance[max(0, top - side + 1) : top + side, max(0, left - side + 1) : left + side] = -np.inf
+    return crops
+
+
+def draw_levels(results: Results, test: Test, folder: Path) -> None:
+    """Draw each measure that has a table by blur level, for all rows, as `TEST-MEASURE-by-blur.png`."""
+    from ..draw.blur_levels import Line, draw_blur_levels
+    from ..draw.style import save
+
+    for metric in LEVELLED:
+        levels = level_means(results, test, metric)
+        if len(levels) < 2:
+            continue
+        lines = []
+        for row in results.table.rows:
+            means = [one.get(row.key) for one in levels.values()]
+            finite = [mean if mean is not None and math.isfinite(mean.value) else None for mean in means]
+            if any(finite):
+                values = [None if m is None else m.value for m in finite]
+                intervals = [None if m is None else m.interval for m in finite]
+                lines.append(Line(row.title, values, intervals, faint=row.kind == "input"))
+        names = [f"{level}\n({picture_count(means)})" for level, means in levels.items()]
+        kind, unit = KINDS[metric], " (dB)" if metric == "psnr" else ""
+        chart = draw_blur_levels(lines, names, f"{kind.label}{unit} {kind.arrow}", f"{test.label}, by blur")
+        save(chart, folder / f"{test.key}-{metric}-by-blur.png")
 
 
 def _draw_picture(results: Results, test: Test, item: TestImage, source: Source, file: Path) -> None:
@@ -55,64 +107,25 @@ def _draw_picture(results: Results, test: Test, item: TestImage, source: Source,
 
     records = {r.row: r for r in results.records if r.test == test.key and r.image == item.id}
     blurred = item.input.read()
-    truth = item.truth.read() if item.truth is not None else None
     panels = []
     if not any(row.kind == "input" for row in results.table.rows):
         panels.append(Panel("Input", "", blurred))
     for row in results.table.rows:
-        place = _found(source, row, test, item)
-        if place is not None:
-            told = _told(records[row.key], results.table.metrics) if row.key in records else ""
-            panels.append(Panel(name(row), told, place.read()))
-    if truth is not None:
-        panels.append(Panel("Truth", "", truth))
+        try:
+            picture = source(row, test, item)
+        except DefocusError:  # a picture that another program did not make; that is a problem of the row
+            continue
+        if picture is not None:
+            below = _measures(records[row.key], results.table.metrics) if row.key in records else ""
+            panels.append(Panel(row.title, below, picture.read()))
+    if item.truth is not None:
+        panels.append(Panel("Truth", "", item.truth.read()))
     boxes = choose_crops(blurred, panels[-1].picture, results.table.crops)
     blur = "" if item.blur_px is None else f", blur up to {item.blur_px:.1f} px"
     save(draw_comparison(panels, boxes, f"{test.label}: {item.id}{blur}"), file)
 
 
-def _found(source: Source, row: Row, test: Test, item: TestImage) -> Image | None:
-    try:
-        return source(row, test, item)
-    except DefocusError:  # a picture that another program did not make; it was told
-        return None
-
-
-def _told(record: Record, metrics: Sequence[str]) -> str:
-    shown = [m for m in metrics if m in record.values][:TOLD]
-    return "   ".join(f"{KINDS[m].label} {number_text(record.values[m], KINDS[m].decimals)}" for m in shown)
-
-
-def draw_levels(results: Results, test: Test, folder: Path) -> None:
-    """Each measure that is told for blur levels, for all rows, as `TEST-MEASURE-by-blur.png`."""
-    from ..draw.blur_levels import Line, draw_blur_levels
-    from ..draw.style import save
-
-    levels = results.levels(test.key)
-    if len(levels) < 2:
-        return
-    for metric in LEVELLED:
-        found = [results.estimates(test.key, metric, level) for level in levels]
-        if metric not in results.table.metrics or not any(found):
-            continue
-        names = [
-            f"{level_name(level)}\n({next(iter(one.values())).count if one else 0})"
-            for level, one in zip(levels, found, strict=True)
-        ]
-        lines = []
-        for row in results.table.rows:
-            mine = [one.get(row.key) for one in found]
-            finite = [e if e is not None and math.isfinite(e.mean) else None for e in mine]
-            if any(finite):
-                lines.append(
-                    Line(
-                        name(row),
-                        [None if e is None else e.mean for e in finite],
-                        [None if e is None else e.interval for e in finite],
-                        faint=row.kind == "input",
-                    )
-                )
-        kind = KINDS[metric]
-        unit = " (dB)" if metric == "psnr" else ""
-        file = folder / f"{test.key}-{metric}-by-blur.png"
-        save(draw_blur_levels(lines, names, f"{kind.label}{unit} {kind.arrow}", f"{test.label}, by blur"), file)
+def _measures(record: Record, metrics: Sequence[str]) -> str:
+    """The first measures of a picture in words."""
+    names = [m for m in metrics if m in record.values][:MEASURES]
+    return "   ".join(f"{KINDS[m].label} {number_text(record.values[m], KINDS[m].decimals)}" for m in names)

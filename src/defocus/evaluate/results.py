@@ -1,4 +1,4 @@
-"""What an evaluation found: a value for each picture, row and measure, and means with their uncertainty.
+"""Results of an evaluation: a value for each picture, row and measure, and means with their uncertainty.
 
 Rows are compared over the same pictures: a mean is over those of a test set for which every row that has any value has
 one. Intervals are of the bootstrap: pictures are drawn with replacement, the same draws for all rows, so that the
@@ -11,16 +11,16 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from .measures import KINDS
-from .table_file import EvaluationTable, Row
+from .table_file import EvaluationTable, TableRow
 
 CONFIDENCE = 0.95
 # The bootstrap knows no more spread than its pictures show: of normal values its intervals of 95 % hold the truth in
@@ -31,7 +31,7 @@ FEWEST, FEW = 5, 10
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One picture of one row."""
+    """The values of one picture of one row, by measure."""
 
     test: str  # keys of test and row
     row: str
@@ -51,109 +51,112 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over pictures and its interval of 95 %; the interval is None for few pictures or infinite values."""
+class Mean:
+    """A mean over `count` pictures and its 95 % interval, which is None for few pictures or infinite values."""
 
-    mean: float
+    value: float
     interval: tuple[float, float] | None
     count: int
 
 
+class BlurLevel(NamedTuple):
+    """Pictures whose largest blur radius, in pixels, is above `low` and up to `high`."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"> {self.low:g}"
+        return f"≤ {self.high:g}" if self.low < 0.0 else f"{self.low:g}–{self.high:g}"
+
+
 @dataclass(frozen=True)
 class Results:
+    """All values of a table's pictures, the problems, and notes on each test set."""
+
     table: EvaluationTable
     records: tuple[Record, ...]
     problems: tuple[Problem, ...] = ()
-    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each test set
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def values(self, test: str, metric: str) -> dict[str, dict[str, float]]:
-        """By row and picture."""
-        found: dict[str, dict[str, float]] = {}
+        """Values of a measure by row and picture."""
+        values: dict[str, dict[str, float]] = {}
         for record in self.records:
             if record.test == test and metric in record.values:
-                found.setdefault(record.row, {})[record.image] = record.values[metric]
-        return found
+                values.setdefault(record.row, {})[record.image] = record.values[metric]
+        return values
 
-    def common(self, test: str, metric: str, level: tuple[float, float] | None = None) -> list[str]:
-        """The pictures that every row with any value has; `level`: those with a largest blur above the first number and
-        up to the second, in pixels."""
-        found = [set(by_image) for by_image in self.values(test, metric).values()]
-        shared = set.intersection(*found) if found else set()
-        if level is not None:
-            shared &= {image for image, blur in self.blur(test).items() if level[0] < blur <= level[1]}
-        return sorted(shared)
+    def metrics(self, test: str) -> list[str]:
+        """The measures that any row of the test set has."""
+        return [metric for metric in self.table.metrics if self.values(test, metric)]
 
     def blur(self, test: str) -> dict[str, float]:
         """The largest blur radius of the pictures, pixels, where it is known."""
         return {r.image: r.blur_px for r in self.records if r.test == test and r.blur_px is not None}
 
-    def estimates(self, test: str, metric: str, level: tuple[float, float] | None = None) -> dict[str, Estimate]:
-        """Mean and interval of each row that has values."""
-        images = self.common(test, metric, level)
-        if not images:
-            return {}
-        rows = self.values(test, metric)
-        draws = bootstrap_weights(len(images), self.table.bootstrap, self.table.seed)
-        return {row: _estimate(np.array([by[i] for i in images]), draws) for row, by in rows.items()}
+    def levels(self, test: str) -> list[BlurLevel]:
+        """The blur levels of a test set that have pictures."""
+        blur = self.blur(test).values()
+        levels = [BlurLevel(*ends) for ends in pairwise((-1.0, *self.table.blur_levels_px, math.inf))]
+        return [level for level in levels if any(level.low < b <= level.high for b in blur)]
 
-    def differences(
-        self, test: str, metric: str, base: str, level: tuple[float, float] | None = None
-    ) -> dict[str, Estimate]:
-        """Mean over pictures of each row's value minus that of the row `base`, with its interval."""
-        images = self.common(test, metric, level)
+    def means(
+        self, test: str, metric: str, *, level: BlurLevel | None = None, minus: str | None = None
+    ) -> dict[str, Mean]:
+        """Mean of each row that has values; `level`: over its pictures alone; `minus`: of the differences to this row,
+        picture by picture."""
         rows = self.values(test, metric)
-        if not images or base not in rows:
+        images = sorted(set.intersection(*map(set, rows.values()))) if rows else []
+        if level is not None:
+            blur = self.blur(test)
+            images = [image for image in images if level.low < blur.get(image, -math.inf) <= level.high]
+        if not images or (minus is not None and minus not in rows):
             return {}
         draws = bootstrap_weights(len(images), self.table.bootstrap, self.table.seed)
-        first = np.array([rows[base][i] for i in images])
-        with np.errstate(invalid="ignore"):  # of two infinite values
-            return {
-                row: _estimate(np.array([by[i] for i in images]) - first, draws)
-                for row, by in rows.items()
-                if row != base
-            }
-
-    def levels(self, test: str) -> list[tuple[float, float]]:
-        """The blur levels of a test set that have pictures: above the first number, up to the second."""
-        blur = list(self.blur(test).values())
-        if not blur:
-            return []
-        ends = (-1.0, *self.table.blur_levels_px, math.inf)
-        return [(low, high) for low, high in pairwise(ends) if any(low < b <= high for b in blur)]
+        values = {row: np.array([of_row[image] for image in images]) for row, of_row in rows.items()}
+        if minus is not None:
+            base = values.pop(minus)
+            with np.errstate(invalid="ignore"):  # of two infinite values
+                values = {row: of_row - base for row, of_row in values.items()}
+        return {row: _mean(of_row, draws) for row, of_row in values.items()}
 
     def as_json(self) -> dict[str, Any]:
         """All means, intervals, levels, notes and problems; numbers that are infinite as text."""
+
+        def plain(test: str, row: str, level: BlurLevel | None = None) -> dict[str, Any]:
+            means = {metric: self.means(test, metric, level=level).get(row) for metric in self.table.metrics}
+            return {
+                metric: {
+                    "mean": one.value if math.isfinite(one.value) else str(one.value),
+                    "interval": one.interval,
+                    "count": one.count,
+                }
+                for metric, one in means.items()
+                if one is not None
+            }
+
         tests = {}
         for test in self.table.tests:
             rows = {}
             for row in self.table.rows:
-                rows[row.key] = {
-                    "name": row.label,
-                    "trained_on": row.trained_on,
-                    "metrics": {
-                        metric: _plain(found[row.key])
-                        for metric in self.table.metrics
-                        if row.key in (found := self.estimates(test.key, metric))
-                    },
-                    "levels": [
-                        {
-                            "blur_px": [max(level[0], 0.0), None if math.isinf(level[1]) else level[1]],
-                            "metrics": {
-                                metric: _plain(found[row.key])
-                                for metric in self.table.metrics
-                                if row.key in (found := self.estimates(test.key, metric, level))
-                            },
-                        }
-                        for level in self.levels(test.key)
-                    ],
-                }
+                levels = [
+                    {
+                        "blur_px": [max(level.low, 0.0), None if math.isinf(level.high) else level.high],
+                        "metrics": plain(test.key, row.key, level),
+                    }
+                    for level in self.levels(test.key)
+                ]
+                names = {"name": row.label, "trained_on": row.trained_on}
+                rows[row.key] = names | {"metrics": plain(test.key, row.key), "levels": levels}
             tests[test.key] = {"name": test.label, "rows": rows, "notes": list(self.notes.get(test.key, ()))}
         return {
             "title": self.table.title,
             "directions": {name: "up" if KINDS[name].higher_is_better else "down" for name in self.table.metrics},
             "confidence": CONFIDENCE,
             "tests": tests,
-            "problems": [{"test": p.test, "row": p.row, "image": p.image, "reason": p.reason} for p in self.problems],
+            "problems": [asdict(problem) for problem in self.problems],
         }
 
     def as_csv(self) -> str:
@@ -169,21 +172,21 @@ class Results:
         return out.getvalue()
 
 
-def pooled(results: Results, groups: Sequence[tuple[Row, Sequence[Row]]]) -> Results:
+def pooled(results: Results, groups: Sequence[tuple[TableRow, Sequence[TableRow]]]) -> Results:
     """Several rows as one: a picture's values are the means over them, where all have one. Rows of no group stay."""
-    member = {row.key for _, rows in groups for row in rows}
-    kept = tuple(row for row in results.table.rows if row.key not in member)
-    found = {(r.test, r.image, r.row): r for r in results.records}
-    records = [r for r in results.records if r.row not in member]
+    members = {row.key for _, rows in groups for row in rows}
+    by_place = {(r.test, r.image, r.row): r for r in results.records}
+    records = [r for r in results.records if r.row not in members]
     for row, rows in groups:
         for first in (r for r in results.records if r.row == rows[0].key):
             places = [(first.test, first.image, one.key) for one in rows]
-            alike = [found[place].values for place in places if place in found]
-            if len(alike) == len(rows):
-                shared = [metric for metric in first.values if all(metric in values for values in alike)]
-                means = {metric: float(np.mean([values[metric] for values in alike])) for metric in shared}
+            values = [by_place[place].values for place in places if place in by_place]
+            if len(values) == len(rows):
+                metrics = [metric for metric in first.values if all(metric in one for one in values)]
+                means = {metric: float(np.mean([one[metric] for one in values])) for metric in metrics}
                 records.append(Record(first.test, row.key, first.image, first.blur_px, means))
-    table = results.table.model_copy(update={"rows": (*kept, *(row for row, _ in groups))})
+    others = tuple(row for row in results.table.rows if row.key not in members)
+    table = results.table.model_copy(update={"rows": (*others, *(row for row, _ in groups))})
     return Results(table, tuple(records), results.problems, results.notes)
 
 
@@ -194,31 +197,26 @@ def bootstrap_weights(count: int, draws: int, seed: int) -> Float[np.ndarray, "d
     return (random.multinomial(count, np.full(count, 1.0 / count), size=draws) / count).astype(np.float32)
 
 
-def _estimate(values: Float[np.ndarray, "count"], weights: Float[np.ndarray, "draws count"]) -> Estimate:
+def _mean(values: Float[np.ndarray, "count"], weights: Float[np.ndarray, "draws count"]) -> Mean:
     mean = float(np.mean(values))
     if len(values) < FEWEST or not np.isfinite(values).all():
-        return Estimate(mean, None, len(values))
+        return Mean(mean, None, len(values))
     means = mean + weights @ (values - mean).astype(np.float32)
     tail = 50.0 * (1.0 - CONFIDENCE)
     low, high = np.percentile(means, (tail, 100.0 - tail))
-    return Estimate(mean, (float(low), float(high)), len(values))
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    mean = estimate.mean if math.isfinite(estimate.mean) else str(estimate.mean)
-    return {"mean": mean, "interval": estimate.interval, "count": estimate.count}
+    return Mean(mean, (float(low), float(high)), len(values))
 
 
 def ranks(values: Mapping[str, float], higher_is_better: bool, decimals: int) -> dict[str, int]:
     """1 for the best, 2, 3, ... as they are written: equal texts have equal ranks. What is no number has no rank."""
-    shown = {key: round(value, decimals) for key, value in values.items() if not math.isnan(value)}
-    ordered: Sequence[float] = sorted(set(shown.values()), reverse=higher_is_better)
-    return {key: 1 + ordered.index(value) for key, value in shown.items()}
+    rounded = {key: round(value, decimals) for key, value in values.items() if not math.isnan(value)}
+    ordered = sorted(set(rounded.values()), reverse=higher_is_better)
+    return {key: 1 + ordered.index(value) for key, value in rounded.items()}
 
 
 def grouped(items: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Second parts by their first ones, in order."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for first, second in items:
-        found.setdefault(first, []).append(second)
-    return found
+        groups.setdefault(first, []).append(second)
+    return groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -14,11 +15,11 @@ from .datasets import TestKind
 from .measures import KINDS
 
 
-class _Part(BaseModel):
+class _TablePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class Row(_Part):
+class TableRow(_TablePart):
     """What is compared: a network with its weights, the blurred pictures themselves, or pictures made elsewhere."""
 
     kind: Literal["model", "input", "folder"] = "model"
@@ -32,12 +33,9 @@ class Row(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.kind == "model" and self.weights is None:
-            raise ValueError('kind = "model" needs weights')
-        if self.kind == "folder" and self.folder is None:
-            raise ValueError('kind = "folder" needs a folder')
-        if self.kind == "folder" and not self.name:
-            raise ValueError('kind = "folder" needs a name')
+        for kind, needs in (("model", "weights"), ("folder", "folder"), ("folder", "name")):
+            if self.kind == kind and not getattr(self, needs):
+                raise ValueError(f'kind = "{kind}" needs {"a " * (needs != "weights")}{needs}')
         if self.kind != "model" and (self.weights is not None or self.model):
             raise ValueError(f'kind = "{self.kind}" takes neither model nor weights')
         if self.kind != "folder" and self.folder is not None:
@@ -50,15 +48,20 @@ class Row(_Part):
         return self.name or ("Input" if self.kind == "input" else self.model or (self.weights or Path()).stem)
 
     @property
+    def title(self) -> str:
+        """Model and training set in one."""
+        return f"{self.label} ({self.trained_on})" if self.trained_on else self.label
+
+    @property
     def key(self) -> str:
         """Name of the row in files, unique in the table."""
-        return slug(f"{self.label}-{self.trained_on}" if self.trained_on else self.label)
+        return slug(self.title)
 
 
-class Test(_Part):
-    """A test set."""
+class Test(_TablePart):
+    """A test set of a table."""
 
-    __test__ = False
+    __test__ = False  # not what pytest looks for
 
     kind: TestKind
     folder: str
@@ -78,21 +81,21 @@ class Test(_Part):
         return slug(self.label)
 
 
-class Files(_Part):
+class MeasureFiles(_TablePart):
     """Weights and parameters of measures; where left out they are looked for."""
 
     lpips: Path | None = None
     niqe: Path | None = None
 
 
-class EvaluationTable(_Part):
-    """All of an evaluation."""
+class EvaluationTable(_TablePart):
+    """What is compared with what, by which measures."""
 
     title: str = "Evaluation"
-    rows: tuple[Row, ...] = Field(min_length=1)
+    rows: tuple[TableRow, ...] = Field(min_length=1)
     tests: tuple[Test, ...] = Field(min_length=1)
     metrics: tuple[str, ...] = Field(("psnr", "ssim"), min_length=1)
-    files: Files = Files()
+    files: MeasureFiles = MeasureFiles()
     device: str = "auto"
     tile_px: int = Field(512, ge=32)
     overlap_px: int = Field(64, ge=0)
@@ -109,12 +112,11 @@ class EvaluationTable(_Part):
         for name in self.metrics:
             if name not in KINDS:
                 raise ValueError(f"metrics: {name!r}; known are {', '.join(KINDS)}")
-        for what, keys in (("rows", [r.key for r in self.rows]), ("tests", [t.key for t in self.tests])):
-            twice = [key for key, count in Counter(keys).items() if count > 1]
-            if twice:
-                raise ValueError(f"{what}: two of them are called {twice[0]!r}; give one another name")
-        if Counter(self.metrics).most_common(1)[0][1] > 1:
-            raise ValueError(f"metrics: {Counter(self.metrics).most_common(1)[0][0]!r} stands there twice")
+        keys = {"rows": [r.key for r in self.rows], "tests": [t.key for t in self.tests], "metrics": self.metrics}
+        for what, names in keys.items():
+            name, count = Counter(names).most_common(1)[0]
+            if count > 1:
+                raise ValueError(f"{what}: two of them are called {name!r}; leave one out or give it another name")
         if 2 * self.overlap_px > self.tile_px:
             raise ValueError(
                 f"tile_px = {self.tile_px} and overlap_px = {self.overlap_px}; tiles may share half of it at most"
@@ -125,29 +127,23 @@ class EvaluationTable(_Part):
 
 
 def load_table(path: str | Path) -> EvaluationTable:
-    """Read and check a table; paths in it are relative to the file. Raises `ConfigError` that names the key."""
+    """The table of a file, checked; paths in it are relative to the file. Raises `ConfigError` that names the key."""
     path = Path(path)
     table = validated(EvaluationTable, read_toml(path, ConfigError), ConfigError, path)
-    return _anchored(table, path.resolve().parent)
+    root = path.resolve().parent
+
+    def whole(place: Path | None) -> Path | None:
+        return None if place is None else root / place
+
+    rows = [r.model_copy(update={"weights": whole(r.weights), "folder": whole(r.folder)}) for r in table.rows]
+    tests = [t if "://" in t.folder else t.model_copy(update={"folder": str(root / t.folder)}) for t in table.tests]
+    files = MeasureFiles(lpips=whole(table.files.lpips), niqe=whole(table.files.niqe))
+    return table.model_copy(update={"rows": tuple(rows), "tests": tuple(tests), "files": files})
 
 
 def slug(text: str) -> str:
     """Text as the name of a file."""
-    kept = "".join(c if c.isalnum() else "-" for c in text.lower())
-    return "-".join(part for part in kept.split("-") if part) or "x"
-
-
-def _anchored(table: EvaluationTable, root: Path) -> EvaluationTable:
-    def whole(path: Path | None) -> Path | None:
-        return path if path is None or path.is_absolute() else root / path
-
-    def place(folder: str) -> str:
-        return folder if "://" in folder or Path(folder).is_absolute() else str(root / folder)
-
-    rows = [r.model_copy(update={"weights": whole(r.weights), "folder": whole(r.folder)}) for r in table.rows]
-    tests = [t.model_copy(update={"folder": place(t.folder)}) for t in table.tests]
-    files = Files(lpips=whole(table.files.lpips), niqe=whole(table.files.niqe))
-    return table.model_copy(update={"rows": tuple(rows), "tests": tuple(tests), "files": files})
+    return re.sub(r"[\W_]+", "-", text.lower()).strip("-") or "x"
 
 
 TEMPLATE = """\

@@ -1,5 +1,5 @@
-"""The paper's tables of an evaluation: Markdown with the best in bold and the second underlined, LaTeX with the best,
-the second and the third coloured, as the paper has them.
+"""The tables of an evaluation as the paper has them: Markdown with the best in bold and the second underlined, LaTeX
+with the best, the second and the third coloured.
 """
 
 from __future__ import annotations
@@ -8,57 +8,136 @@ import math
 from collections.abc import Mapping, Sequence
 
 from .measures import KINDS
-from .number_text import NOTHING, number_text
-from .results import FEW, FEWEST, Estimate, Results, grouped, ranks
-from .table_file import Row, Test
+from .results import FEW, FEWEST, BlurLevel, Mean, Results, grouped, ranks
+from .table_file import TableRow, Test
 
 COLOURS = {1: "red!30", 2: "orange!25", 3: "yellow!25"}
-LEVELLED = ("psnr", "ssim", "lpips")  # measures that are told for each blur level
+LEVELLED = ("psnr", "ssim", "lpips")  # measures that have a table by blur level
 SHOWN = 5  # names of pictures with a problem
+NOTHING = "–"
+
+
+def number_text(value: float, decimals: int, *, signed: bool = False) -> str:
+    """A number with a true minus, infinity as a sign, NaN as a dash, and no sign before what is written as zero."""
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:z.{decimals}f}"
+    plus = "+" if signed and float(text) > 0.0 else ""
+    return plus + text.replace("-", "−")
 
 
 def compare(results: Results) -> str:
     """The whole evaluation in Markdown: tables, intervals, differences, blur levels, notes and problems."""
-    parts = [f"# {results.table.title}", ""]
+    parts = [f"# {results.table.title}"]
     for test in results.table.tests:
-        parts += [f"## {test.label}", "", *_lines(main_table(results, test))]
-        notes = results.notes.get(test.key, ())
-        parts += ["", *(f"- {note}" for note in notes)] if notes else []
         parts += [
-            "",
+            f"## {test.label}",
+            main_table(results, test),
+            "\n".join(f"- {note}" for note in results.notes.get(test.key, ())),
             "Means with 95 % intervals (bootstrap over pictures):",
-            "",
-            *_lines(interval_table(results, test)),
-            *_few(results, test),
+            interval_table(results, test),
+            _few(results, test),
+            difference_table(results, test),
+            *(level_table(results, test, metric) for metric in LEVELLED),
         ]
-        differences = difference_table(results, test)
-        if differences:
-            parts += ["", *_lines(differences)]
-        for metric in LEVELLED:
-            levels = level_table(results, test, metric)
-            if levels:
-                parts += ["", *_lines(levels)]
-        parts.append("")
     if results.problems:
-        parts += [f"## {len(results.problems)} problems", "", *(f"- {line}" for line in problem_lines(results)), ""]
+        parts += [f"## {len(results.problems)} problems", "\n".join(f"- {line}" for line in problem_lines(results))]
     parts.append("Arrows say which way is better. **Best**, <u>second</u> and *third* are of the values as written.")
-    return "\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _few(results: Results, test: Test) -> list[str]:
-    """What is to be said of intervals that few pictures give, blur levels included."""
-    counts = {
-        estimate.count
-        for metric in _measured(results, test)
-        for level in (None, *results.levels(test.key))
-        for estimate in results.estimates(test.key, metric, level).values()
-    }
-    told = []
-    if any(FEWEST <= count < FEW for count in counts):
-        told.append(f"Intervals of fewer than {FEW} pictures are narrower than they should be.")
-    if any(count < FEWEST for count in counts):
-        told.append(f"Fewer than {FEWEST} pictures are too few for an interval.")
-    return ["", " ".join(told)] if told else []
+def main_table(results: Results, test: Test) -> str:
+    """A row for each model and training set; the input takes no part in the ranking."""
+    metrics = results.metrics(test.key)
+    means = {metric: results.means(test.key, metric) for metric in metrics}
+    places = {metric: _ranks(results, means[metric], metric) for metric in metrics}
+    rows = []
+    for row in results.table.rows:
+        counts = sorted({means[m][row.key].count for m in metrics if row.key in means[m]})
+        cells = [_ranked(means[m].get(row.key), m, places[m].get(row.key)) for m in metrics]
+        rows.append([row.label, row.trained_on or NOTHING, "/".join(map(str, counts)) or "0", *cells])
+    return _markdown(["Model", "Trained on", "Pictures", *(KINDS[m].heading for m in metrics)], rows)
+
+
+def interval_table(results: Results, test: Test) -> str:
+    """Means and the ends of their intervals."""
+    metrics = results.metrics(test.key)
+    means = {metric: results.means(test.key, metric) for metric in metrics}
+    rows = [[row.title, *(_interval(means[m].get(row.key), m) for m in metrics)] for row in results.table.rows]
+    return _markdown(["Row", *(KINDS[m].heading for m in metrics)], rows)
+
+
+def difference_table(results: Results, test: Test) -> str:
+    """Differences of each row to the best one by the first measure; empty with less than two rows."""
+    metrics = results.metrics(test.key)
+    rivals = {row.key for row in results.table.rows if row.kind != "input"}
+    first = results.means(test.key, metrics[0]) if metrics else {}
+    rivals &= first.keys()
+    if len(rivals) < 2:
+        return ""
+    better = max if KINDS[metrics[0]].higher_is_better else min
+    best = better((row for row in results.table.rows if row.key in rivals), key=lambda row: first[row.key].value)
+    means = {metric: results.means(test.key, metric, minus=best.key) for metric in metrics}
+    rows = [
+        [row.title, *(_interval(means[m].get(row.key), m, signed=True) for m in metrics)]
+        for row in results.table.rows
+        if row is not best
+    ]
+    above = f"Differences to {best.title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
+    return above + "\n\n" + _markdown(["Row", *(f"Δ {KINDS[m].label}" for m in metrics)], rows)
+
+
+def level_table(results: Results, test: Test, metric: str) -> str:
+    """A measure by the largest blur of the pictures; empty where that is not known."""
+    levels = level_means(results, test, metric)
+    if not levels:
+        return ""
+    kind = KINDS[metric]
+    places = [_ranks(results, means, metric) for means in levels.values()]
+    rows = []
+    for row in results.table.rows:
+        cells = []
+        for means, place in zip(levels.values(), places, strict=True):
+            mean = means.get(row.key)
+            text = _ranked(mean, metric, place.get(row.key))
+            if mean is not None and mean.interval is not None:
+                text += f" ± {(mean.interval[1] - mean.interval[0]) / 2.0:.{kind.decimals}f}"
+            cells.append(text)
+        rows.append([row.title, *cells])
+    above = f"{kind.heading} by the largest blur radius of a picture, pixels (and how many pictures):"
+    heads = [f"{level} ({picture_count(means)})" for level, means in levels.items()]
+    return above + "\n\n" + _markdown(["Row", *heads], rows)
+
+
+def level_means(results: Results, test: Test, metric: str) -> dict[BlurLevel, dict[str, Mean]]:
+    """Means of the rows by blur level; empty where the test set has no levels or no such values."""
+    if metric not in results.metrics(test.key):
+        return {}
+    return {level: results.means(test.key, metric, level=level) for level in results.levels(test.key)}
+
+
+def picture_count(means: Mapping[str, Mean]) -> int:
+    """How many pictures the means of rows are over."""
+    return next(iter(means.values())).count if means else 0
+
+
+def seed_table(results: Results, test: Test, groups: Mapping[str, Sequence[TableRow]], seeds: Sequence[int]) -> str:
+    """Means of trainings that differ in nothing but their seeds, and how far they are from the first group's."""
+    metrics = results.metrics(test.key)
+    base = next(iter(groups.values()))
+    rows = []
+    for title, trainings in groups.items():
+        cells = []
+        for metric in metrics:
+            means = results.means(test.key, metric)
+            for row, first in zip(trainings, base, strict=True):
+                difference = results.means(test.key, metric, minus=first.key).get(row.key)
+                bracket = f" ({_number(difference, metric, signed=True)})" if difference is not None else ""
+                cells.append(_number(means.get(row.key), metric) + bracket)
+        rows.append([title, *cells])
+    return _markdown(["Row", *(f"{KINDS[m].heading}, seed {seed}" for m in metrics for seed in seeds)], rows)
 
 
 def problem_lines(results: Results) -> list[str]:
@@ -70,202 +149,95 @@ def problem_lines(results: Results) -> list[str]:
     ]
 
 
-def main_table(results: Results, test: Test) -> str:
-    """A row for each model and training set; the input takes no part in the ranking."""
-    metrics = _measured(results, test)
-    estimates = {metric: results.estimates(test.key, metric) for metric in metrics}
-    marks = {metric: _marks(results, estimates[metric], metric) for metric in metrics}
-    lines = [_header("Model", "Trained on", "Pictures", *(f"{KINDS[m].label} {KINDS[m].arrow}" for m in metrics))]
-    for row in results.table.rows:
-        counts = {estimates[m][row.key].count for m in metrics if row.key in estimates[m]}
-        count = "/".join(str(n) for n in sorted(counts)) or "0"
-        cells = [_marked(estimates[m].get(row.key), m, marks[m].get(row.key)) for m in metrics]
-        lines.append(_row(row.label, row.trained_on or NOTHING, count, *cells))
-    return "\n".join(lines)
-
-
-def interval_table(results: Results, test: Test) -> str:
-    """Means and the ends of their intervals."""
-    metrics = _measured(results, test)
-    estimates = {metric: results.estimates(test.key, metric) for metric in metrics}
-    lines = [_header("Row", *(f"{KINDS[m].label} {KINDS[m].arrow}" for m in metrics))]
-    lines += [_row(name(r), *(_interval(estimates[m].get(r.key), m) for m in metrics)) for r in results.table.rows]
-    return "\n".join(lines)
-
-
-def difference_table(results: Results, test: Test) -> str:
-    """Of each row to the best one by the first measure, over the same pictures; empty with less than two rows."""
-    metrics = _measured(results, test)
-    if not metrics:
-        return ""
-    found = {key: e for key, e in results.estimates(test.key, metrics[0]).items() if _ranked(results).get(key)}
-    if len(found) < 2:
-        return ""
-    kind = KINDS[metrics[0]]
-    best = (max if kind.higher_is_better else min)(found, key=lambda key: found[key].mean)
-    title = next(name(row) for row in results.table.rows if row.key == best)
-    lines = [
-        f"Differences to {title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):",
-        "",
-        _header("Row", *(f"Δ {KINDS[m].label}" for m in metrics)),
-    ]
-    apart = {metric: results.differences(test.key, metric, best) for metric in metrics}
-    for row in results.table.rows:
-        if row.key != best:
-            lines.append(_row(name(row), *(_interval(apart[m].get(row.key), m, signed=True) for m in metrics)))
-    return "\n".join(lines)
-
-
-def level_table(results: Results, test: Test, metric: str) -> str:
-    """A column for each blur level; empty where the blur is not known."""
-    levels = results.levels(test.key)
-    if not levels or metric not in _measured(results, test):
-        return ""
-    kind = KINDS[metric]
-    estimates = [results.estimates(test.key, metric, level) for level in levels]
-    marks = [_marks(results, one, metric) for one in estimates]
-    heads = []
-    for level, one in zip(levels, estimates, strict=True):
-        count = next(iter(one.values())).count if one else 0
-        heads.append(f"{level_name(level)} ({count})")
-    lines = [
-        f"{kind.label} {kind.arrow} by the largest blur radius of a picture, pixels (and how many pictures):",
-        "",
-        _header("Row", *heads),
-    ]
-    for row in results.table.rows:
-        cells = []
-        for one, mark in zip(estimates, marks, strict=True):
-            text = _marked(one.get(row.key), metric, mark.get(row.key))
-            found = one.get(row.key)
-            half = (found.interval[1] - found.interval[0]) / 2.0 if found is not None and found.interval else None
-            cells.append(text if half is None else f"{text} ± {half:.{kind.decimals}f}")
-        lines.append(_row(name(row), *cells))
-    return "\n".join(lines)
-
-
-def seed_table(results: Results, test: Test, groups: Mapping[str, Sequence[Row]], seeds: Sequence[int]) -> str:
-    """Means of trainings that differ in nothing but their seeds, and how far they are from the first group's."""
-    metrics = _measured(results, test)
-    heads = [f"{KINDS[m].label} {KINDS[m].arrow}, seed {seed}" for m in metrics for seed in seeds]
-    lines = [_header("Row", *heads)]
-    base = next(iter(groups.values()))
-    for title, rows in groups.items():
-        cells = []
-        for metric in metrics:
-            means = results.estimates(test.key, metric)
-            for row, first in zip(rows, base, strict=True):
-                apart = results.differences(test.key, metric, first.key).get(row.key)
-                told = f" ({_number(apart, metric, signed=True)})" if apart is not None else ""
-                cells.append(_number(means.get(row.key), metric) + told)
-        lines.append(_row(title, *cells))
-    return "\n".join(lines)
-
-
 def latex(results: Results, *, label: str = "tab:evaluation") -> str:
     """One table over all test sets, as in the paper's supplement. Needs booktabs, multirow and xcolor[table]."""
-    metrics = results.table.metrics
-    heads = [f"{_tex(KINDS[m].label)}${chr(92)}{'up' if KINDS[m].higher_is_better else 'down'}arrow$" for m in metrics]
+    table, metrics = results.table, results.table.metrics
+    heads = [f"{_tex(KINDS[m].label)}$\\{'up' if KINDS[m].higher_is_better else 'down'}arrow$" for m in metrics]
+    places = ("best", "second best", "third best")
+    boxes = [f"\\colorbox{{{COLOURS[rank]}}}{{{text}}}" for rank, text in enumerate(places, 1)]
     lines = [
         "% needs \\usepackage{booktabs,multirow} and \\usepackage[table]{xcolor}",
         "\\begin{table}[t]",
         "\\centering",
         "\\setlength{\\tabcolsep}{2pt}",
-        f"\\caption{{{_tex(results.table.title)}. The \\colorbox{{{COLOURS[1]}}}{{best}}, "
-        f"\\colorbox{{{COLOURS[2]}}}{{second best}}, and \\colorbox{{{COLOURS[3]}}}{{third best}} are highlighted.}}",
+        f"\\caption{{{_tex(table.title)}. The {boxes[0]}, {boxes[1]}, and {boxes[2]} are highlighted.}}",
         f"\\label{{{label}}}",
         f"\\begin{{tabular}}{{lll{'c' * len(metrics)}}}",
         "\\toprule",
         " & ".join(["Test set", "Model", "Train", *heads]) + " \\\\",
     ]
-    for test in results.table.tests:
-        estimates = {m: results.estimates(test.key, m) for m in metrics}
-        marks = {m: _marks(results, estimates[m], m) for m in metrics}
+    for test in table.tests:
+        means = {m: results.means(test.key, m) for m in metrics}
+        ranked = {m: _ranks(results, means[m], m) for m in metrics}
         lines.append("\\midrule")
-        models = grouped((row.label, row.key) for row in results.table.rows)
-        by_key = {row.key: row for row in results.table.rows}
-        first = True
-        for model, keys in models.items():
-            for number, key in enumerate(keys):
-                cells = [_multirow(_tex(test.label), len(results.table.rows)) if first else ""]
-                cells.append(_multirow(_tex(model), len(keys)) if number == 0 else "")
-                cells.append(_tex(by_key[key].trained_on) or "--")
+        title = _multirow(_tex(test.label), len(table.rows))
+        trained_on = {row.key: row.trained_on for row in table.rows}
+        for model, keys in grouped((row.label, row.key) for row in table.rows).items():
+            name = _multirow(_tex(model), len(keys))
+            for key in keys:
+                cells = [title, name, _tex(trained_on[key]) or "--"]
                 for metric in metrics:
-                    text = _number(estimates[metric].get(key), metric)
+                    text = _number(means[metric].get(key), metric)
                     for sign, tex in ((NOTHING, "--"), ("∞", "$\\infty$"), ("−", "$-$")):
                         text = text.replace(sign, tex)
-                    colour = COLOURS.get(marks[metric].get(key, 0))
+                    colour = COLOURS.get(ranked[metric].get(key, 0))
                     cells.append(f"\\cellcolor{{{colour}}}{text}" if colour else text)
                 lines.append(" & ".join(cells) + " \\\\")
-                first = False
+                title = name = ""
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
 
 
-def name(row: Row) -> str:
-    """Model and training set in one."""
-    return f"{row.label} ({row.trained_on})" if row.trained_on else row.label
+def _few(results: Results, test: Test) -> str:
+    """A warning about intervals that few pictures give, blur levels included."""
+    counts = {
+        mean.count
+        for metric in results.metrics(test.key)
+        for level in (None, *results.levels(test.key))
+        for mean in results.means(test.key, metric, level=level).values()
+    }
+    warnings = []
+    if any(FEWEST <= count < FEW for count in counts):
+        warnings.append(f"Intervals of fewer than {FEW} pictures are narrower than they should be.")
+    if any(count < FEWEST for count in counts):
+        warnings.append(f"Fewer than {FEWEST} pictures are too few for an interval.")
+    return " ".join(warnings)
 
 
-def level_name(level: tuple[float, float]) -> str:
-    low, high = level
-    if math.isinf(high):
-        return f"> {low:g}"
-    return f"≤ {high:g}" if low < 0.0 else f"{low:g}–{high:g}"
-
-
-def _measured(results: Results, test: Test) -> list[str]:
-    """The measures that any row of the test set has."""
-    return [metric for metric in results.table.metrics if results.values(test.key, metric)]
-
-
-def _ranked(results: Results) -> dict[str, str]:
-    """Rows that are ranked, and within which group."""
-    by_model = results.table.marks == "model"
-    return {r.key: f"model {r.label}" if by_model else "all" for r in results.table.rows if r.kind != "input"}
-
-
-def _marks(results: Results, estimates: Mapping[str, Estimate], metric: str) -> dict[str, int]:
-    """Ranks 1 to 3 of the rows; none in a group of one."""
-    kind = KINDS[metric]
-    marked: dict[str, int] = {}
-    groups = grouped((group, key) for key, group in _ranked(results).items() if key in estimates)
-    for keys in groups.values():
+def _ranks(results: Results, means: Mapping[str, Mean], metric: str) -> dict[str, int]:
+    """Ranks 1 to 3 of the rows but the input, among all or those of one model; none in a group of one."""
+    kind, by_model = KINDS[metric], results.table.marks == "model"
+    rows = [row for row in results.table.rows if row.kind != "input" and row.key in means]
+    places: dict[str, int] = {}
+    for keys in grouped((row.label if by_model else "", row.key) for row in rows).values():
         if len(keys) > 1:
-            marked |= ranks({k: estimates[k].mean for k in keys}, kind.higher_is_better, kind.decimals)
-    return {key: rank for key, rank in marked.items() if rank <= 3}
+            places |= ranks({key: means[key].value for key in keys}, kind.higher_is_better, kind.decimals)
+    return {key: rank for key, rank in places.items() if rank <= 3}
 
 
-def _number(estimate: Estimate | None, metric: str, *, signed: bool = False) -> str:
-    return NOTHING if estimate is None else number_text(estimate.mean, KINDS[metric].decimals, signed=signed)
+def _number(mean: Mean | None, metric: str, *, signed: bool = False) -> str:
+    return NOTHING if mean is None else number_text(mean.value, KINDS[metric].decimals, signed=signed)
 
 
-def _marked(estimate: Estimate | None, metric: str, rank: int | None) -> str:
-    text = _number(estimate, metric)
+def _ranked(mean: Mean | None, metric: str, rank: int | None) -> str:
+    text = _number(mean, metric)
     return {1: f"**{text}**", 2: f"<u>{text}</u>", 3: f"*{text}*"}.get(rank or 0, text)
 
 
-def _interval(estimate: Estimate | None, metric: str, *, signed: bool = False) -> str:
-    text = _number(estimate, metric, signed=signed)
-    if estimate is None or estimate.interval is None:
+def _interval(mean: Mean | None, metric: str, *, signed: bool = False) -> str:
+    text = _number(mean, metric, signed=signed)
+    if mean is None or mean.interval is None:
         return text
-    ends = [_number(Estimate(end, None, 1), metric, signed=signed) for end in estimate.interval]
-    return f"{text} [{ends[0]}, {ends[1]}]"
+    low, high = (number_text(end, KINDS[metric].decimals, signed=signed) for end in mean.interval)
+    return f"{text} [{low}, {high}]"
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, *rows)]
+    return "\n".join([lines[0], "|" + " --- |" * len(heads), *lines[1:]])
 
 
 def _multirow(text: str, count: int) -> str:
     return f"\\multirow{{{count}}}{{*}}{{{text}}}" if count > 1 else text
-
-
-def _header(*cells: str) -> str:
-    return _row(*cells) + "\n|" + " --- |" * len(cells)
-
-
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _lines(text: str) -> Sequence[str]:
-    return text.split("\n")
 
 
 def _tex(text: str) -> str:

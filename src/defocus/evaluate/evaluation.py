@@ -1,0 +1,326 @@
+"""Models × training sets × test sets: restore and save all pictures, then measure the saved ones.
+
+Everything that can be wrong with the table is said before the long work: test sets are opened and checked, weights
+read, measures made. Then a picture that cannot be restored or measured is named, and the others go on. A second run
+makes only what is not there yet. `compare_pictures` measures pictures that are there, without a table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DatasetError, DefocusError, MissingPackageError
+from ..files.image_files import PICTURES
+from ..files.stores import open_store
+from .datasets import open_test_set, pair_folders, photographs
+from .figures import draw_figures
+from .measures import Display, Measure, make_measure
+from .pictures import FileImage, Image, TestImage, TestSet
+from .results import Problem, Record, Results
+from .saved import SavedPictures, fingerprint
+from .table_file import EvaluationTable, TableRow, Test
+from .tables import compare, latex
+
+Restorer = Callable[[Display], Float[np.ndarray, "rows cols 3"]]  # display values 0..1 to the same, not clipped
+MakeRestorer = Callable[[TableRow, EvaluationTable], Restorer]
+Progress = Callable[[str, float], Any]  # a stage, and the part of it that is done
+MEASURED, IMAGES, FIGURES = "measured.jsonl", "images", "figures"
+CSV, SUMMARY, MARKDOWN, LATEX = "images.csv", "summary.json", "results.md", "table.tex"
+
+
+def evaluate_table(
+    table: EvaluationTable, out: str | Path, progress: Progress | None = None, make_restorer: MakeRestorer | None = None
+) -> Results:
+    """The results of a table, with everything written to the folder `out`.
+
+    `make_restorer` takes the place of the networks, for tests and for methods that are none.
+    """
+    out = Path(out)
+    progress = progress or (lambda stage, part: None)
+    run = _Run(table, out, make_restorer or network_restorer, progress)
+    problems = run.restore()
+    records, more = run.measure()
+    notes = {test.key: opened.notes for test, opened in zip(table.tests, run.sets, strict=True)}
+    results = Results(table, tuple(records), tuple(problems + more), notes)
+    write_results(results, out)
+    if table.figures:
+        progress("drawing", 0.0)
+        if undrawn := draw_figures(results, run.sets, run.source, out / FIGURES):
+            results = replace(results, problems=(*results.problems, *undrawn))
+            write_results(results, out)
+    return results
+
+
+def network_restorer(row: TableRow, table: EvaluationTable) -> Restorer:
+    """The network of a row, run over a picture in tiles."""
+    from ..restore.deblurring import choose_device  # says so if torch is missing
+    from ..restore.models.checkpoints import load_model
+    from ..restore.tiles import deblur, plan_tiles
+
+    assert row.weights is not None
+    device = choose_device(table.device)
+    import torch
+
+    model = load_model(row.weights, row.model or None, **row.options).to(device)
+    plan_tiles((table.tile_px, table.tile_px), table.tile_px, table.overlap_px, model.multiple)
+
+    def restore(image: Display) -> Float[np.ndarray, "rows cols 3"]:
+        try:
+            return deblur(
+                model, image, tile_px=table.tile_px, overlap_px=table.overlap_px, device=device, precision=row.precision
+            )
+        except torch.OutOfMemoryError as error:
+            advice = f"not enough memory on {device} for tiles of {table.tile_px} pixels; lower tile_px"
+            raise DefocusError(advice) from error
+
+    return restore
+
+
+def write_results(results: Results, out: Path) -> None:
+    """Write the values of all pictures, the summary, and the tables as Markdown and LaTeX."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / CSV).write_text(results.as_csv(), encoding="utf-8")
+    (out / SUMMARY).write_text(json.dumps(results.as_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    (out / MARKDOWN).write_text(compare(results), encoding="utf-8")
+    (out / LATEX).write_text(latex(results), encoding="utf-8")
+
+
+def opened_set(test: Test) -> TestSet:
+    """The test set that a table names, checked."""
+    return open_test_set(
+        test.kind, test.folder, name=test.label, split=test.split, partial=test.partial, limit=test.limit
+    )
+
+
+def ready_measures(table: EvaluationTable, sets: Sequence[TestSet]) -> list[Measure]:
+    """The measures of a table, with weights and parameters loaded. Raises `DefocusError` for what is missing to measure
+    and to draw."""
+    if table.figures and find_spec("matplotlib") is None:
+        raise MissingPackageError("drawing figures (figures = 0 leaves them out)", "matplotlib")
+    files = {key: path for key, path in table.files if path is not None}
+    device = None if table.device == "auto" else table.device
+    measures = [make_measure(metric, files=files, device=device) for metric in table.metrics]
+    for test in sets:
+        if not any(test.has_truth or not measure.kind.needs_truth for measure in measures):
+            raise DatasetError(f"{test.name} has no truth, and every measure needs one; add niqe or another")
+    return measures
+
+
+@dataclass
+class _Run:
+    """A table on its way: its test sets and measures, and where the restored pictures lie."""
+
+    table: EvaluationTable
+    out: Path
+    make_restorer: MakeRestorer
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        if self.out.exists() and not self.out.is_dir():
+            raise DatasetError("is a file; results go to a folder", file=self.out)
+        table = self.table
+        self.sets = [opened_set(test) for test in table.tests]
+        self.measures = ready_measures(table, self.sets)
+        self.saved: dict[tuple[str, str], SavedPictures] = {}
+        for row in table.rows:
+            folders = [row_folder(row, test) for test in table.tests] if row.kind == "folder" else []
+            if folders and not any(folder.is_dir() for folder in folders):
+                raise DatasetError(f"there is no such folder (row {row.label})", file=folders[0])
+            if row.kind != "model":
+                continue
+            assert row.weights is not None
+            if not row.weights.is_file():
+                raise DatasetError(f"there are no such weights (row {row.label})", file=row.weights)
+            settings = row.model_dump(include={"model", "options", "precision"})
+            settings |= table.model_dump(include={"bits", "tile_px", "overlap_px"})
+            made_by = fingerprint(row.weights, settings)
+            for test in table.tests:
+                folder = self.out / IMAGES / row.key / test.key
+                self.saved[row.key, test.key] = SavedPictures(folder, made_by, table.bits)
+        open_store(self.out).check_writable()
+
+    def items(self) -> list[tuple[Test, TestImage]]:
+        return [(t, item) for t, opened in zip(self.table.tests, self.sets, strict=True) for item in opened.images]
+
+    def restore(self) -> list[Problem]:
+        """Restore and save what is missing; the problems."""
+        self.progress("looking for what is done", 0.0)
+        missing = {
+            row.key: [(test, item) for test, item in self.items() if not self.saved[row.key, test.key].has(item)]
+            for row in self.table.rows
+            if row.kind == "model"
+        }
+        rows = [row for row in self.table.rows if missing.get(row.key)]
+        if len(rows) > 1:  # weights that do not fit are said before the first hour, not after it
+            for row in rows:
+                self.make_restorer(row, self.table)
+        problems: list[Problem] = []
+        total, done = sum(map(len, missing.values())), 0
+        for row in rows:
+            restorer = self.make_restorer(row, self.table)
+            for test, item in missing[row.key]:
+                self.progress(f"{row.label}: {test.label}, {item.id}", done / total)
+                with _listed(problems, test, row, item):
+                    self.saved[row.key, test.key].save(item, restorer(item.input.read()))
+                done += 1
+        return problems
+
+    def measure(self) -> tuple[list[Record], list[Problem]]:
+        """The values of all pictures, and the problems; values that were measured before are taken from the file."""
+        journal = MeasureJournal(self.out / MEASURED)
+        records: list[Record] = []
+        problems: list[Problem] = []
+        items = self.items()
+        for number, (test, item) in enumerate(items):
+            self.progress(f"measuring {test.label}, {item.id}", number / len(items))
+            truth = _Picture(item.truth) if item.truth is not None else None
+            for row in self.table.rows:
+                source, values = None, {}
+                with _listed(problems, test, row, item):
+                    source = self.source(row, test, item)
+                if source is None:  # could not be restored: a problem by then
+                    continue
+                image = _Picture(source)
+                for measure in self.measures:
+                    if truth is not None or not measure.kind.needs_truth:
+                        with _listed(problems, test, row, item):
+                            values[measure.kind.name] = journal.value(measure, image, truth)
+                if values:
+                    records.append(Record(test.key, row.key, item.id, item.blur_px, values))
+        return records, problems
+
+    def source(self, row: TableRow, test: Test, item: TestImage) -> Image | None:
+        """The picture of a row; None if it could not be restored."""
+        if row.kind == "input":
+            return item.input
+        if row.kind == "model":
+            saved = self.saved[row.key, test.key]
+            return saved.image(item) if saved.has(item) else None
+        folder = row_folder(row, test)
+        for name in item.names:
+            for suffix in (*PICTURES, ".bmp"):
+                for file in (folder / f"{name}{suffix}", folder / f"{name}{suffix.upper()}"):
+                    if file.is_file():
+                        return FileImage(file)
+        raise DatasetError(f"holds no picture {' or '.join(item.names)}", file=folder)
+
+
+def row_folder(row: TableRow, test: Test) -> Path:
+    """The folder of another program's pictures of a test set."""
+    return Path(str(row.folder).replace("{test}", test.label))
+
+
+@contextmanager
+def _listed(problems: list[Problem], test: Test, row: TableRow, item: TestImage) -> Iterator[None]:
+    """A fault of one picture becomes one of the problems, and does not cost the others."""
+    try:
+        yield
+    except Exception as error:
+        expected = isinstance(error, DefocusError | OSError)
+        reason = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
+        problems.append(Problem(test.key, row.key, item.id, reason))
+
+
+@dataclass
+class _Picture:
+    """A picture that is read, and its bytes summed up, at most once."""
+
+    image: Image
+
+    @cached_property
+    def values(self) -> Display:
+        return self.image.read()
+
+    @cached_property
+    def digest(self) -> str:
+        return self.image.digest()[:32]
+
+
+class MeasureJournal:
+    """Values by measure, picture and truth, in a file of lines of JSON."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._values: dict[str, float] = {}
+        if file.is_file():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                with suppress(ValueError, KeyError, TypeError):  # the last line of a run that was killed
+                    entry = json.loads(line)
+                    self._values[entry["key"]] = float(entry["value"])
+
+    def value(self, measure: Measure, image: _Picture, truth: _Picture | None) -> float:
+        """The value of a measure, computed and noted where it is new."""
+        truth = truth if measure.kind.needs_truth else None
+        key = f"{measure.version}:{image.digest}:{truth.digest if truth else ''}"
+        if key not in self._values:
+            value = measure(image.values, truth.values if truth else None)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "value": repr(value)}) + "\n")
+            self._values[key] = value
+        return self._values[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Values of each picture by measure, and the pictures that could not be measured with the reasons."""
+
+    values: dict[str, dict[str, float]]
+    problems: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Means by measure over the pictures."""
+        metrics = next(iter(self.values.values()), {})
+        return {m: float(np.mean([values[m] for values in self.values.values()])) for m in metrics}
+
+
+def compare_pictures(
+    images: str | Path,
+    truth: str | Path | None,
+    metrics: Sequence[str] = ("psnr", "ssim"),
+    *,
+    files: Mapping[str, Path] | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Values of a picture, or of all of a folder, against its truth; without one, by measures that need none."""
+    measures = [make_measure(metric, files=files, device=device) for metric in metrics]
+    needing = [m.kind.name for m in measures if m.kind.needs_truth]
+    if truth is None and needing:
+        raise DefocusError(f"{', '.join(needing)} need a truth: give a second file or folder")
+    items = _items(Path(images), None if truth is None else Path(truth))
+    values: dict[str, dict[str, float]] = {}
+    problems: list[tuple[str, str]] = []
+    for number, item in enumerate(items):
+        if progress is not None:
+            progress(item.id, number / len(items))
+        try:
+            pair = item.input.read(), item.truth.read() if item.truth is not None else None
+            values[item.id] = {m.kind.name: m(*pair) for m in measures}
+        except (DefocusError, OSError) as error:
+            problems.append((item.id, str(error)))
+    return Comparison(values, tuple(problems))
+
+
+def _items(images: Path, truth: Path | None) -> list[TestImage]:
+    for path in (images, truth):
+        if path is not None and not path.exists():
+            raise DatasetError("no such file or folder", file=path)
+    if truth is None:
+        return photographs(images) if images.is_dir() else [TestImage(images.stem, FileImage(images))]
+    if images.is_dir() != truth.is_dir():
+        raise DatasetError(f"and {truth}: expected two pictures or two folders", file=images)
+    if images.is_dir():
+        return pair_folders(images, truth)
+    return [TestImage(images.stem, FileImage(images), FileImage(truth))]
