@@ -31,7 +31,8 @@ VARIANTS: dict[str, list[str]] = {
 
 
 def write_pair(job: tuple[Path, str, int, int]) -> None:
-    from defocus.files.pair_png import png_bytes, quantise
+    from defocus.files.pictures import quantise
+    from defocus.files.png import png_bytes
 
     folder, split, number, size = job
     rng = np.random.default_rng(number)

@@ -128,7 +128,7 @@ def test_the_whole_matrix(trial: Path) -> None:
     name = sorted(values["net-a"])[0]
     with pytest.raises(OSError, match="No such file"):
         Image.open(trial / "out/images/net-a/phone/odd.png")
-    from defocus.files.image_files import read_picture
+    from defocus.files.pictures import read_picture
 
     saved = read_picture(trial / f"out/images/net-a/ours/{name}.png")[0]
     truth = read_picture(trial / f"pairs/test_c/target/{name.rpartition('-')[2]}.png")[0]

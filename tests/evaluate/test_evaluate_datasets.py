@@ -166,7 +166,7 @@ def test_pairs_that_others_made_are_measured_by_their_headers(tmp_path: Path, mo
             picture(tmp_path / side / f"{name}.png")
     assert len(open_test_set("pairs", tmp_path).images) == 2
     picture(tmp_path / "target" / "b.png", (32, 40))
-    monkeypatch.setattr("defocus.files.pair_png.read_png", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr("defocus.files.pictures.decode_picture", lambda *_: pytest.fail("decoded"))
     with pytest.raises(DatasetError, match=r"input/b.png: input and truth have 40×32 and 32×40 pixels"):
         open_test_set("pairs", tmp_path)
     (tmp_path / "target" / "b.png").write_bytes(b"no picture")  # left for the run to tell

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from defocus.errors import ConfigError
-from defocus.files.pair_png import png_bytes, quantise
+from defocus.files.pictures import quantise
+from defocus.files.png import png_bytes
 from defocus.files.settings import validated
 from defocus.restore.config import TrainConfig, merged
 

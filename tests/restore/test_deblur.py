@@ -19,9 +19,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from defocus.errors import DefocusError, PhotoError  # noqa: E402
-from defocus.files.pair_png import quantise  # noqa: E402
-from defocus.files.picture_bytes import encoded  # noqa: E402
-from defocus.files.picture_metadata import Metadata, read_metadata, upright  # noqa: E402
+from defocus.files.exif import Metadata, read_metadata, upright  # noqa: E402
+from defocus.files.pictures import encoded, quantise  # noqa: E402
 from defocus.photo import read_picture  # noqa: E402
 from defocus.restore.deblurring import (  # noqa: E402
     Job,
@@ -349,7 +348,7 @@ def test_a_network_that_gives_no_numbers_writes_nothing(tmp_path: Path) -> None:
 
     Image.fromarray(SMALL).save(tmp_path / "a.png")
     job = Job(tmp_path / "a.png", tmp_path / "out" / "a.png")
-    with pytest.raises(PhotoError, match=r"a.png: of what the network made, 2880 values of the picture .* row 0;"):
+    with pytest.raises(PhotoError, match=r"a.png: of what the network made, 2880 values .* row 0;"):
         deblur_photo(Broken(), job, Settings())
     assert not job.out.exists()
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from defocus.files.pair_png import png_bytes, quantise
+from defocus.files.pictures import quantise
+from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
 from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import pair_paths, shard_bytes, shard_path

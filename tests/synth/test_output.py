@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import json
 import math
-import os
-import pickle
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -20,12 +15,8 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from PIL import Image
 
-from defocus.errors import DatasetError, MissingPackageError
-from defocus.files import stores as store_module
-from defocus.files.pair_png import png_bits, png_bytes, quantise, read_png
-from defocus.files.png16 import read_png16
+from defocus.errors import DatasetError
 from defocus.files.stores import open_store
 from defocus.photo import add_noise
 from defocus.synth.dataset_card import card_text
@@ -35,194 +26,7 @@ from defocus.synth.pairs import _noise_of
 from defocus.synth.parquet import PAGE_ROWS, parquet_bytes
 from defocus.synth.plan import make_plan
 
-from .fake_folder import fake_folder, fake_plan, fake_record, texture
-
-# --- the store ---
-
-
-@pytest.fixture(params=["local", "memory", "dir"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> store_module.Store:
-    """A folder, an object store of fsspec's, and one of its file systems that must rename."""
-    target = {"local": tmp_path / "new" / "set", "memory": f"memory://{tmp_path}", "dir": f"dir::file://{tmp_path}/d"}
-    if request.param == "dir":
-        (tmp_path / "d").mkdir()
-    return open_store(target[request.param])
-
-
-def test_a_store_keeps_files(store: store_module.Store) -> None:
-    assert store.listing() == []
-    store.write("train_c/source/000001.png", b"one")
-    store.write("train_c/source/000001.png", b"again")
-    store.write("plan.json", b"{}")
-    store.write("train_c/.hidden", b"")
-    assert store.read("train_c/source/000001.png") == b"again"
-    assert store.listing() == ["plan.json", "train_c/source/000001.png"]
-    assert store.listing("train_c") == ["train_c/source/000001.png"]
-    assert store.listing("test_c") == []
-    assert store.exists("plan.json")
-    assert not store.exists("train_c")
-    store.remove("plan.json")
-    store.remove("plan.json")
-    assert not store.exists("plan.json")
-    with pytest.raises(DatasetError, match=r"plan\.json: there is no such file"):
-        store.read("plan.json")
-    copy = pickle.loads(pickle.dumps(store))
-    assert copy.read("train_c/source/000001.png") == b"again"
-    assert copy.root == store.root
-    store.check_writable()
-    assert store.listing() == ["train_c/source/000001.png"]
-
-
-def test_sweep_removes_what_kills_left(store: store_module.Store) -> None:
-    store.write("a/b.png", b"whole")
-    for path in ("a/.b.png.0123.part", ".c.part", "a/.kept"):
-        store.write(path, b"x")
-    assert store.sweep() == 2
-    assert store.sweep() == 0
-    assert store.listing() == ["a/b.png"]
-    assert store.exists("a/.kept")
-
-
-@pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../b", ""])
-def test_paths_stay_within_the_store(tmp_path: Path, path: str) -> None:
-    with pytest.raises(DatasetError, match="not a path within"):
-        open_store(tmp_path).write(path, b"")
-
-
-def test_an_address_of_a_local_folder_is_that_folder(tmp_path: Path) -> None:
-    store = open_store(f"file://{tmp_path}")
-    assert store.folder == tmp_path
-    with pytest.raises(DatasetError, match="not an address that fsspec knows"):
-        open_store("nosuchscheme://bucket")
-
-
-def test_without_fsspec_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(MissingPackageError, match="pip install fsspec"):
-        open_store("s3://bucket/pairs")
-
-
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "no permission")],
-)
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
-) -> None:
-    store = open_store(tmp_path)
-    store.write("a.png", b"old")
-
-    def full(_: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(store_module.os, "fsync", full)
-    with pytest.raises(DatasetError, match=rf"a\.png: cannot be written: .*{advice}"):
-        store.write("a.png", b"new")
-    assert store.read("a.png") == b"old"
-    assert os.listdir(tmp_path) == ["a.png"]
-
-
-def test_a_real_full_disk_is_told() -> None:
-    """/dev/full refuses every byte; a folder on it cannot be had, so the device takes the temporary file's place."""
-    if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
-    with pytest.raises(OSError, match="No space") as caught:
-        Path("/dev/full").write_bytes(b"x")
-    told = store_module._dataset_error(caught.value, "a.png", "written")
-    assert "the disk is full" in str(told)
-
-
-def test_killed_writers_leave_whole_files_only(tmp_path: Path) -> None:
-    code = (
-        "import itertools, sys\nfrom defocus.files.stores import open_store\nstore = open_store(sys.argv[1])\n"
-        "for n in itertools.count():\n    store.write('a.bin', bytes([n % 251]) * 4_000_000)\n"
-        "    print(n, flush=True)\n"
-    )
-    writers = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for writer in writers:
-        assert writer.stdout is not None
-        for _ in range(3):
-            writer.stdout.readline()
-    for writer in writers:
-        writer.kill()
-        writer.wait()
-        assert writer.stdout is not None
-        writer.stdout.close()
-    store = open_store(tmp_path)
-    data = store.read("a.bin")
-    assert len(data) == 4_000_000
-    assert len(set(data)) == 1
-    left = len(os.listdir(tmp_path)) - 1
-    assert store.sweep() == left
-    assert os.listdir(tmp_path) == ["a.bin"]
-
-
-def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
-    (tmp_path / "set").write_text("")
-    with pytest.raises(DatasetError, match="a file stands where a folder is needed"):
-        open_store(tmp_path / "set").write("plan.json", b"")
-    with pytest.raises(DatasetError, match="a file stands where a folder is needed"):
-        open_store(tmp_path / "set").listing()
-    (tmp_path / "other" / "plan.json").mkdir(parents=True)
-    with pytest.raises(DatasetError, match="a folder stands where a file"):
-        open_store(tmp_path / "other").write("plan.json", b"")
-    assert not list((tmp_path / "other").glob(".*"))
-
-
-# --- pictures ---
-
-
-@pytest.mark.parametrize("bits", [8, 16])
-def test_png_round_trip_and_other_readers(tmp_path: Path, bits: int) -> None:
-    values = quantise(texture(np.random.default_rng(1))[:, :33], bits)
-    data = png_bytes(values)
-    assert data == png_bytes(values.copy())
-    assert png_bits(data) == bits
-    np.testing.assert_array_equal(read_png(data), values)
-    with Image.open(io.BytesIO(data)) as picture:
-        assert picture.info["srgb"] == 0
-        np.testing.assert_array_equal(np.asarray(picture), values if bits == 8 else values >> 8)
-    if bits == 16:
-        (tmp_path / "a.png").write_bytes(data)
-        np.testing.assert_array_equal(read_png16(tmp_path / "a.png"), values)
-
-
-def test_png_of_views_that_are_not_contiguous() -> None:
-    values = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
-    np.testing.assert_array_equal(read_png(png_bytes(values[::2, ::-1])), values[::2, ::-1])
-
-
-@pytest.mark.parametrize(("bits", "top"), [(8, 255), (16, 65535)])
-def test_quantise_rounds_to_the_nearest_and_clips(bits: int, top: int) -> None:
-    levels = np.arange(top + 1, dtype=np.float64)
-    display = np.stack([(levels + shift) / top for shift in (-0.4, 0.0, 0.4)], axis=-1).astype(np.float32)[None]
-    np.testing.assert_array_equal(quantise(display, bits), np.repeat(levels[None, :, None], 3, axis=2))
-    outside = np.asarray([[[-1.0, 2.0, 0.5]]], np.float32)
-    assert quantise(outside, bits).tolist() == [[[0, top, (top + 1) // 2]]]
-    # More rows than are taken at a time.
-    tall = np.random.default_rng(0).uniform(-0.1, 1.1, (600, 2, 3)).astype(np.float32)
-    expected = np.rint(np.clip(tall, 0.0, 1.0).astype(np.float64) * top)
-    np.testing.assert_allclose(quantise(tall, bits), expected, rtol=0.0, atol=0.0 if bits == 8 else 1.0)
-    assert np.mean(quantise(tall, bits) != expected) < 0.01  # 16 bits and float32: some ties
-    tall[300, 1, 0], tall[599, 0, 2] = np.nan, np.inf
-    with pytest.raises(DatasetError, match=r"^2 values of the picture are no finite numbers, .* in row 300$"):
-        quantise(tall, bits)
-    with pytest.raises(DatasetError, match="pictures have 8 or 16 bits; not 12"):
-        quantise(outside, 12)
-
-
-@pytest.mark.parametrize("bits", [8, 16])
-def test_damaged_pictures_are_told(bits: int) -> None:
-    data = png_bytes(quantise(texture(np.random.default_rng(1)), bits))
-    for broken in (data[:200], b"", b"not a picture", data[:60] + b"\0" * 40 + data[100:]):
-        with pytest.raises(DatasetError, match=r"^x\.png: "):
-            read_png(broken, "x.png")
-    with pytest.raises(DatasetError, match="expected uint8 or uint16"):
-        png_bytes(np.zeros((4, 4, 3), np.float32))
-
+from .fake_folder import fake_folder, fake_plan, fake_record
 
 # --- layouts ---
 

@@ -18,7 +18,8 @@ from scipy.ndimage import gaussian_filter
 
 from defocus.draw.synth_sample import draw_samples
 from defocus.errors import DatasetError, DefocusError
-from defocus.files.pair_png import png_bytes, quantise
+from defocus.files.pictures import quantise
+from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
 from defocus.synth.reasons import merged_reasons
 from defocus.synth.report import sheet_ids, write_report

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import DatasetError
-from ..files.image_files import PICTURES
+from ..files.pictures import PICTURES
 from ..files.stores import open_store
 from ..restore.pair_files import SPLITS, PairReader, Picture, find_pairs
 from ..synth.folder import is_pair_folder, open_folder

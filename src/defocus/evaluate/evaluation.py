@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, MissingPackageError
-from ..files.image_files import PICTURES
+from ..files.pictures import PICTURES
 from ..files.stores import open_store
 from .datasets import open_test_set, pair_folders, photographs
 from .figures import draw_figures

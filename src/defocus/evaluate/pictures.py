@@ -45,7 +45,7 @@ class FileImage:
         return str(self.path)
 
     def read(self) -> Values:
-        from ..files.image_files import read_picture
+        from ..files.pictures import read_picture
 
         return read_picture(self.path)[0]
 
@@ -133,9 +133,9 @@ class TestSet:
 
 def _display(data: bytes, place: str) -> Values:
     """Display values of a PNG or JPEG, to the bit as `read_picture` has them."""
-    from ..files.pair_png import read_png
+    from ..files.pictures import decode_picture
 
-    values = read_png(data, place)
+    values = decode_picture(data, place)
     return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..files.pair_png import png_bytes, quantise
+from ..files.pictures import quantise
+from ..files.png import png_bytes
 from ..files.stores import open_store
 from .pictures import SavedImage, TestImage
 

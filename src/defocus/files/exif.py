@@ -1,21 +1,40 @@
-"""What a camera wrote about a photograph: the few EXIF numbers that a simulation of lenses can use."""
+"""What a photograph's file carries beside its pixels: the EXIF numbers that a simulation of lenses can use, and for a
+copy with other pixels its whole EXIF block and its colour profile.
+
+EXIF data are one block in the layout of a TIFF file. Of a JPEG or PNG it is kept byte for byte, so that the notes of
+camera makers, which hold offsets of their own, stay readable, and four numbers in it are written over: the orientation
+becomes 1 (our pixels are upright), width and height are those of the pixels, and the preview, which shows the
+photograph as it was, is cut off. A TIFF file is such a block itself; its descriptive entries are written as a new one.
+Of a RAW file the entries that we read become a new block.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import struct
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingPackageError
+from PIL import Image, TiffImagePlugin
+
+from ..errors import MissingPackageError, PhotoError
+
+HEAD = b"Exif\0\0"
+EXIF_PART, GPS_PART = 0x8769, 0x8825
+_ORIENTATION, _WIDTH, _HEIGHT, _INTEROP_PART = 0x0112, 0xA002, 0xA003, 0xA005
+# Description, make, model, resolution and its unit, software, date, artist, host, copyright.
+_DESCRIPTIVE = (0x010E, 0x010F, 0x0110, 0x011A, 0x011B, 0x0128, 0x0131, 0x0132, 0x013B, 0x013C, 0x8298)
+_SHORT, _LONG, _IFD = 3, 4, 13  # types of entries
 
 logging.getLogger("exifread").addHandler(logging.NullHandler())  # it warns of every format it does not know
 
 
 @dataclass(frozen=True, slots=True)
 class Exif:
-    """None where the camera did not say, or said nothing sensible."""
+    """Numbers of a photograph; None where the camera did not say, or said nothing sensible."""
 
     make: str | None = None
     model: str | None = None
@@ -30,7 +49,7 @@ class Exif:
 
 
 def read_exif(path: str | Path) -> tuple[Exif, str | None]:
-    """The EXIF data of any file, and a note where there are some that cannot be read."""
+    """EXIF numbers of any file, and a note where there are some that cannot be read."""
     try:
         import exifread
     except ModuleNotFoundError as error:
@@ -44,8 +63,8 @@ def read_exif(path: str | Path) -> tuple[Exif, str | None]:
             # Formats that exifread does not know are no damage.
             if type(error).__name__ not in ("ExifNotFound", "InvalidExif"):
                 note = f"EXIF data could not be read ({type(error).__name__}: {error}); taken as unknown"
-    tags = {name: _value(tag) for name, tag in tags.items()}
-    stored = tags.get("Image Orientation")
+    tags = {name: _first_value(tag) for name, tag in tags.items()}
+    orientation = tags.get("Image Orientation")
     return Exif(
         make=_text(tags.get("Image Make")),
         model=_text(tags.get("Image Model")),
@@ -56,12 +75,12 @@ def read_exif(path: str | Path) -> tuple[Exif, str | None]:
         exposure_s=_positive(tags.get("EXIF ExposureTime")),
         iso=_positive(tags.get("EXIF ISOSpeedRatings")),
         pixel_um=_pixel_um(tags),
-        orientation=stored if isinstance(stored, int) and stored in range(1, 9) else 1,
+        orientation=orientation if isinstance(orientation, int) and orientation in range(1, 9) else 1,
     ), note
 
 
-def _value(tag: Any) -> Any:
-    """The first number of a tag, or its text."""
+def _first_value(tag: Any) -> Any:
+    """First number of a tag, or its text."""
     values = getattr(tag, "values", None)
     return values if isinstance(values, str) else values[0] if isinstance(values, list) and values else None
 
@@ -86,3 +105,111 @@ def _positive(value: Any) -> float | None:
 def _text(value: Any) -> str | None:
     text = value.strip("\0 ") if isinstance(value, str) else ""
     return text or None
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """EXIF block (without the leading "Exif") of upright pixels, ICC profile of RGB values, what was left out."""
+
+    exif: bytes | None = None
+    profile: bytes | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_metadata(path: str | Path, size: tuple[int, int]) -> Metadata:
+    """Metadata of a PNG, JPEG or TIFF file, for a copy of `size` = (width, height) upright pixels."""
+    notes = []
+    exif: bytes | None = None
+    profile: bytes | None = None
+    try:
+        with Image.open(path) as image:
+            profile = image.info.get("icc_profile")
+            if image.format == "TIFF":
+                exif = _tiff_block(image.getexif())
+            elif block := image.info.get("exif"):
+                exif = upright(bytes(block).removeprefix(HEAD), size)
+    except (Image.DecompressionBombError, OSError, SyntaxError) as error:
+        raise PhotoError(f"cannot be read: {error}", file=path) from error
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        exif = None
+        notes.append(f"its EXIF data are damaged ({error}) and were left out")
+    if profile and profile[16:20] != b"RGB ":
+        notes.append(f"its colour profile is for {profile[16:20].decode('latin-1').strip()} values and was left out")
+        profile = None
+    return Metadata(exif, profile or None, tuple(notes))
+
+
+def upright(block: bytes, size: tuple[int, int]) -> bytes:
+    """The same EXIF block for upright pixels of `size` = (width, height), without its preview.
+
+    Raises `ValueError` where it is no such block.
+    """
+    data = bytearray(block)
+    order = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]))
+    if order is None or len(data) < 14 or struct.unpack_from(order + "H", data, 2)[0] != 42:
+        raise ValueError("no TIFF header")
+    entries, end = _directory(data, order, struct.unpack_from(order + "I", data, 4)[0])
+    _write_over(data, order, entries, {_ORIENTATION: 1})
+    if end + 4 <= len(data):
+        struct.pack_into(order + "I", data, end, 0)  # the next directory is that of the preview
+    kind, place = entries.get(EXIF_PART, (0, 0))
+    if kind in (_LONG, _IFD):
+        inner, _ = _directory(data, order, struct.unpack_from(order + "I", data, place)[0])
+        _write_over(data, order, inner, {_WIDTH: size[0], _HEIGHT: size[1]})
+    return bytes(data)
+
+
+def _directory(data: bytearray, order: str, at: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Type and place of the value of each entry of a directory by its tag, and where the directory ends."""
+    count = struct.unpack_from(order + "H", data, at)[0] if at + 2 <= len(data) else 0xFFFF
+    end = at + 2 + 12 * count
+    if end > len(data):
+        raise ValueError(f"a directory at byte {at} that ends behind byte {len(data)}")
+    heads = [(*struct.unpack_from(order + "HH", data, place), place + 8) for place in range(at + 2, end, 12)]
+    return {tag: (kind, value) for tag, kind, value in heads}, end
+
+
+def _write_over(data: bytearray, order: str, entries: dict[int, tuple[int, int]], values: dict[int, int]) -> None:
+    for tag, value in values.items():
+        kind, place = entries.get(tag, (0, 0))
+        if kind == _SHORT and value > 0xFFFF:
+            raise ValueError(f"tag {tag:#x} has 16 bits, and {value} needs more")
+        if kind in (_SHORT, _LONG):
+            struct.pack_into(order + ("H" if kind == _SHORT else "I"), data, place, value)
+
+
+def _tiff_block(tags: Image.Exif) -> bytes | None:
+    """New block of the descriptive entries of a TIFF file and of its EXIF and GPS parts."""
+    block = Image.Exif()
+    for tag in _DESCRIPTIVE:
+        if tag in tags:
+            block[tag] = tags[tag]
+    for part in (EXIF_PART, GPS_PART):
+        inner = {tag: value for tag, value in tags.get_ifd(part).items() if tag != _INTEROP_PART}
+        if inner:
+            block[part] = inner
+    return _block_bytes(block)
+
+
+def metadata_of(exif: Exif) -> Metadata:
+    """Metadata for a copy of a RAW file: a new block of the numbers that we read."""
+    block = Image.Exif()
+    inner: dict[int, Any] = {}
+    for tag, text in ((0x010F, exif.make), (0x0110, exif.model)):
+        if text is not None:
+            block[tag] = text
+    for tag, number in ((0x829A, exif.exposure_s), (0x829D, exif.f_number), (0x920A, exif.focal_mm)):
+        if number is not None:
+            inner[tag] = TiffImagePlugin.IFDRational(Fraction(number).limit_denominator(1_000_000))
+    for tag, number in ((0x8827, exif.iso), (0xA405, exif.focal_35mm)):
+        if number is not None and round(number) <= 0xFFFF:
+            inner[tag] = round(number)
+    if exif.lens is not None:
+        inner[0xA434] = exif.lens
+    if inner:
+        block[EXIF_PART] = inner
+    return Metadata(_block_bytes(block))
+
+
+def _block_bytes(block: Image.Exif) -> bytes | None:
+    return block.tobytes().removeprefix(HEAD) if len(block) else None

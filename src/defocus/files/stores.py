@@ -1,86 +1,142 @@
 """Where a data set is written: a folder, or any place that fsspec reaches. Files appear whole or not at all.
 
 Locally a file is written under a hidden name beside its place, synchronised, and renamed; then the folder is
-synchronised too, so that a file that was there once is there after a power cut. Object stores show an object when all
-of it has arrived, so there it is put in one piece; on other file systems of fsspec's it is moved into place.
+synchronised too, so that a file that was there once is there after a power cut. fsspec's own local files do neither, so
+this much is ours. Object stores show an object when all of it has arrived, so there it is put in one piece; on other
+file systems of fsspec's it is moved into place.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import uuid
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
-from ..errors import DatasetError, MissingPackageError
+from ..errors import DatasetError
 
 SUFFIX = ".part"  # of files that are being written; their names begin with a dot
-_WHOLE = {
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-    "az",
-    "abfs",
-    "abfss",
-    "oci",
-    "oss",
-    "r2",
-    "memory",
-}  # put all at once or not at all
+_WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "r2", "memory"}  # all at once or not at all
+_NO_SPACE = "free some space and run the same command again; what is done stays done"
+_NO_PERMISSION = "no permission: choose a folder that you may write to, or change its permissions"
+_NO_FOLDER = "a file stands where a folder is needed: move it away, or choose another folder"
 _ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space and run the same command again; what is done stays done",
-    errno.EDQUOT: "the disk quota is used up: free some space and run the same command again; what is done stays done",
+    errno.ENOSPC: f"the disk is full: {_NO_SPACE}",
+    errno.EDQUOT: f"the disk quota is used up: {_NO_SPACE}",
     errno.EROFS: "the file system is read-only: choose another folder",
-    errno.EACCES: "no permission: choose a folder that you may write to, or change its permissions",
-    errno.EPERM: "no permission: choose a folder that you may write to, or change its permissions",
-    errno.ENOTDIR: "a file stands where a folder is needed: move it away, or choose another folder",
-    errno.EEXIST: "a file stands where a folder is needed: move it away, or choose another folder",
+    errno.EACCES: _NO_PERMISSION,
+    errno.EPERM: _NO_PERMISSION,
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.EEXIST: _NO_FOLDER,
     errno.EISDIR: "a folder stands where a file is to be written: move it away, or choose another folder",
     errno.ENAMETOOLONG: "the name is too long for this file system: choose a folder with a shorter path",
 }
 
 
-class Store(ABC):
-    """A place for the files of a data set. Paths are relative, with slashes. Workers may hold copies (it pickles)."""
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A place for files, whose paths are relative, with slashes. It holds no connection, so workers may have copies.
+
+    `root` is the folder or the address; credentials come from the environment, as fsspec's file systems want them.
+    """
+
+    root: str
+    is_local: bool = True
 
     @property
-    @abstractmethod
-    def root(self) -> str:
-        """The folder or the address, for messages."""
-
-    @property
-    @abstractmethod
     def folder(self) -> Path | None:
-        """The folder, where it is a local one."""
+        """The folder, where it is one of this machine."""
+        return Path(self.root) if self.is_local else None
 
-    @abstractmethod
+    def place(self, path: str) -> str:
+        """Full name of a file, for messages."""
+        return f"{self.root.rstrip('/')}/{path}"
+
     def write(self, path: str, data: bytes) -> None:
         """Write a file, with its folders; whoever looks sees the old one, or the new one whole."""
+        with self.writing(path) as file:
+            file.write(data)
 
-    @abstractmethod
-    def read(self, path: str) -> bytes:
-        """All of a file. Raises `DatasetError` if it is not there."""
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[BinaryIO]:
+        """A file to fill, which takes its place whole when the block ends, and vanishes where the block fails."""
+        _check(path)
+        if self.is_local:
+            with self._errors(path, "written"), _new_file(Path(self.root, path)) as file:
+                yield file
+            return
+        buffer = io.BytesIO()
+        yield buffer
+        with self._errors(path, "written"):
+            system, root = self._system()
+            protocol = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
+            if protocol & _WHOLE:
+                system.pipe_file(f"{root}/{path}", buffer.getvalue())
+                return
+            folder, _, name = f"{root}/{path}".rpartition("/")
+            system.makedirs(folder, exist_ok=True)
+            temporary = f"{folder}/{_temporary_name(name)}"
+            system.pipe_file(temporary, buffer.getvalue())
+            system.mv(temporary, f"{folder}/{name}")
 
-    @abstractmethod
+    def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        """Bytes of a file, or those from `start` up to `end`. Raises `DatasetError` if it is not there."""
+        _check(path)
+        with self._errors(path, "read"):
+            system, root = self._system()
+            return bytes(system.cat_file(f"{root}/{path}", start=start, end=end))
+
+    def open(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        """A file to read piece by piece."""
+        _check(path)
+        with self._errors(path, "read"):
+            system, root = self._system()
+            return system.open(f"{root}/{path}", "rb")
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""
+        _check(path)
+        system, root = self._system()
+        system.invalidate_cache()
+        return bool(system.isfile(f"{root}/{path}"))
 
-    @abstractmethod
     def listing(self, prefix: str = "") -> list[str]:
         """All files in a folder and the folders in it, sorted; without hidden ones and those still being written."""
+        visible = (path for path in self._all(prefix) if not any(part.startswith(".") for part in path.split("/")))
+        return sorted(visible)
 
-    @abstractmethod
+    def sizes(self, paths: list[str]) -> list[int]:
+        """Bytes of each file, by one question for each, or one for a whole folder elsewhere."""
+        if self.is_local:
+            lengths = []
+            for path in paths:
+                with self._errors(path, "read"):
+                    lengths.append(os.stat(f"{self.root}/{path}").st_size)
+            return lengths
+        with self._errors("", "listed"):
+            system, root = self._system()
+            infos = {str(path): info for path, info in system.find(root, detail=True).items()}
+            return [int(infos[f"{root}/{path}"].get("size") or 0) for path in paths]
+
     def remove(self, path: str) -> None:
         """Remove a file; none there is none to remove."""
+        _check(path)
+        with self._errors(path, "removed"), contextlib.suppress(FileNotFoundError):
+            system, root = self._system()
+            system.rm_file(f"{root}/{path}")
 
-    @abstractmethod
     def sweep(self) -> int:
         """Remove what interrupted writes left behind; how many. Only while nothing is being written."""
+        names = ((path, path.rpartition("/")[2]) for path in self._all(""))
+        left = [path for path, name in names if name.startswith(".") and name.endswith(SUFFIX)]
+        for path in left:
+            self.remove(path)
+        return len(left)
 
     def check_writable(self) -> None:
         """Raise `DatasetError` if nothing can be written here."""
@@ -88,239 +144,125 @@ class Store(ABC):
         self.write(name, b"")
         self.remove(name)
 
-    def place(self, path: str) -> str:
-        """A file's full name, for messages."""
-        return f"{self.root.rstrip('/')}/{path}"
+    def _system(self) -> tuple[Any, str]:
+        """fsspec's file system, of which it keeps one for each process, and the path in it."""
+        import fsspec
+
+        if self.is_local:
+            return fsspec.filesystem("file"), self.root
+        try:
+            system, path = fsspec.core.url_to_fs(self.root)
+        except ImportError as error:  # the file system's own package; fsspec names it
+            raise DatasetError(f"this kind of address needs another package: {error}", file=self.root) from error
+        except ValueError as error:
+            raise DatasetError(f"not an address that fsspec knows: {error}", file=self.root) from error
+        return system, path.rstrip("/")
+
+    def _all(self, prefix: str) -> list[str]:
+        if prefix:
+            _check(prefix)
+        with self._errors(prefix, "listed"):
+            if self.is_local:  # fsspec would ask for every file's size and follow links
+                return _walk(Path(self.root), prefix)
+            system, root = self._system()
+            system.invalidate_cache()
+            try:
+                paths = system.find(f"{root}/{prefix}" if prefix else root)
+            except FileNotFoundError:
+                return []
+            return [str(path)[len(root) :].lstrip("/") for path in paths]
+
+    @contextlib.contextmanager
+    def _errors(self, path: str, action: str) -> Iterator[None]:
+        """Turn what a file system raises into a `DatasetError` that names the file."""
+        try:
+            yield
+        except DatasetError:
+            raise
+        except FileNotFoundError as error:
+            raise DatasetError("there is no such file", file=self.place(path)) from error
+        except Exception as error:  # each file system raises its own
+            if self.is_local and not isinstance(error, OSError):
+                raise
+            number = getattr(error, "errno", None)
+            advice = _ADVICE.get(number) if isinstance(number, int) else None
+            reason = advice or getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise DatasetError(f"cannot be {action}: {reason}", file=self.place(path)) from error
 
 
 def open_store(target: str | Path) -> Store:
-    """A folder (which need not exist yet), or an address such as s3://bucket/pairs that fsspec understands."""
+    """Store at a folder (which need not exist yet), or at an address such as s3://bucket/pairs that fsspec knows."""
     text = str(target)
-    scheme, found, rest = text.partition("://")
-    if isinstance(target, Path) or not found:
-        return LocalStore(Path(text).absolute())
+    scheme, mark, rest = text.partition("://")
+    if isinstance(target, Path) or not mark:
+        return Store(str(Path(text).absolute()))
     if scheme in ("file", "local"):
-        return LocalStore(Path("/" + rest.lstrip("/")))
-    store = RemoteStore(text.rstrip("/"))
-    store.connect()
+        return Store("/" + rest.strip("/"))
+    store = Store(text.rstrip("/"), is_local=False)
+    store._system()
     return store
 
 
-@dataclass(frozen=True, slots=True)
-class LocalStore(Store):
-    """A folder of this machine, or one that all machines see."""
-
-    path: Path
-
-    @property
-    def root(self) -> str:
-        return str(self.path)
-
-    @property
-    def folder(self) -> Path | None:
-        return self.path
-
-    def write(self, path: str, data: bytes) -> None:
-        target = self.path / _checked(path)
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}{SUFFIX}")
-        try:
-            self._make_folder(target.parent)
-            with _removed_on_failure(temporary):
-                with temporary.open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.replace(target)
-            _synchronise(target.parent)
-        except OSError as error:
-            raise _dataset_error(error, target, "written") from error
-
-    def _make_folder(self, folder: Path) -> None:
-        if folder.is_dir():
-            return
-        missing = [folder]
-        while not missing[-1].parent.is_dir() and missing[-1].parent != missing[-1]:
-            missing.append(missing[-1].parent)
-        for one in reversed(missing):
-            one.mkdir(exist_ok=True)
-            _synchronise(one.parent)
-
-    def read(self, path: str) -> bytes:
-        target = self.path / _checked(path)
-        try:
-            return target.read_bytes()
-        except FileNotFoundError as error:
-            raise DatasetError("there is no such file", file=target) from error
-        except OSError as error:
-            raise _dataset_error(error, target, "read") from error
-
-    def exists(self, path: str) -> bool:
-        return (self.path / _checked(path)).is_file()
-
-    def listing(self, prefix: str = "") -> list[str]:
-        return sorted(path for path in self._all(prefix) if not _hidden(path))
-
-    def _all(self, prefix: str) -> list[str]:
-        top = self.path / _checked(prefix) if prefix else self.path
-        if top.exists() and not top.is_dir():
-            raise DatasetError(f"{_ADVICE[errno.ENOTDIR]}", file=top)
-
-        def failed(error: OSError) -> None:
-            raise _dataset_error(error, top, "listed") from error
-
-        found = os.walk(top, onerror=failed) if top.is_dir() else ()
-        return [(Path(here) / name).relative_to(self.path).as_posix() for here, _, names in found for name in names]
-
-    def remove(self, path: str) -> None:
-        target = self.path / _checked(path)
-        try:
-            target.unlink(missing_ok=True)
-        except OSError as error:
-            raise _dataset_error(error, target, "removed") from error
-
-    def sweep(self) -> int:
-        left = [path for path in self._all("") if _temporary(path)]
-        for path in left:
-            self.remove(path)
-        return len(left)
+def write_file(path: str | Path, data: bytes) -> None:
+    """Write a file of this machine, with its folders, whole or not at all."""
+    path = Path(path).absolute()
+    open_store(path.parent).write(path.name, data)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteStore(Store):
-    """An address of fsspec's. Credentials come from the environment, as each of its file systems wants them."""
-
-    url: str
-
-    @property
-    def root(self) -> str:
-        return self.url
-
-    @property
-    def folder(self) -> Path | None:
-        return None
-
-    def connect(self) -> tuple[Any, str]:
-        """The file system (fsspec keeps one for each process) and the path in it."""
-        try:
-            import fsspec  # type: ignore[import-untyped]
-        except ModuleNotFoundError as error:
-            raise MissingPackageError(f"writing to {self.url}", "fsspec") from error
-        try:
-            system, path = fsspec.core.url_to_fs(self.url)
-        except ImportError as error:  # the file system's own package; fsspec names it
-            raise DatasetError(f"this kind of address needs another package: {error}", file=self.url) from error
-        except ValueError as error:
-            raise DatasetError(f"not an address that fsspec knows: {error}", file=self.url) from error
-        return system, path.rstrip("/")
-
-    def write(self, path: str, data: bytes) -> None:
-        path = _checked(path)
-        system, root = self.connect()
-        target = f"{root}/{path}"
-        try:
-            if _protocols(system) & _WHOLE:
-                system.pipe_file(target, data)
-                return
-            folder, _, name = target.rpartition("/")
-            system.makedirs(folder, exist_ok=True)
-            temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:12]}{SUFFIX}"
-            system.pipe_file(temporary, data)
-            system.mv(temporary, target)
-        except Exception as error:  # each file system raises its own
-            raise _dataset_error(error, self.place(path), "written") from error
-
-    def read(self, path: str) -> bytes:
-        path = _checked(path)
-        system, root = self.connect()
-        try:
-            return bytes(system.cat_file(f"{root}/{path}"))
-        except FileNotFoundError as error:
-            raise DatasetError("there is no such file", file=self.place(path)) from error
-        except Exception as error:
-            raise _dataset_error(error, self.place(path), "read") from error
-
-    def exists(self, path: str) -> bool:
-        system, root = self.connect()
-        system.invalidate_cache()
-        return bool(system.isfile(f"{root}/{_checked(path)}"))
-
-    def listing(self, prefix: str = "") -> list[str]:
-        return sorted(path for path in self._all(prefix) if not _hidden(path))
-
-    def _all(self, prefix: str) -> list[str]:
-        system, root = self.connect()
-        system.invalidate_cache()
-        try:
-            found = system.find(f"{root}/{_checked(prefix)}" if prefix else root)
-        except FileNotFoundError:
-            return []
-        except Exception as error:
-            raise _dataset_error(error, self.place(prefix), "listed") from error
-        return [str(path)[len(root) :].lstrip("/") for path in found]
-
-    def remove(self, path: str) -> None:
-        system, root = self.connect()
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                system.rm_file(f"{root}/{_checked(path)}")
-        except Exception as error:
-            raise _dataset_error(error, self.place(path), "removed") from error
-
-    def sweep(self) -> int:
-        left = [path for path in self._all("") if _temporary(path)]
-        for path in left:
-            self.remove(path)
-        return len(left)
-
-
-def _checked(path: str) -> str:
-    """A path that stays within the store."""
+def _check(path: str) -> None:
+    """Raise `DatasetError` for a path that leaves the store."""
     parts = PurePosixPath(path).parts
     if not parts or parts[0] == "/" or ".." in parts:
         raise DatasetError("not a path within a data set", file=path)
-    return "/".join(parts)
 
 
-def _hidden(path: str) -> bool:
-    return any(part.startswith(".") for part in path.split("/"))
-
-
-def _temporary(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return name.startswith(".") and name.endswith(SUFFIX)
+def _temporary_name(name: str) -> str:
+    return f".{name}.{uuid.uuid4().hex[:12]}{SUFFIX}"
 
 
 @contextlib.contextmanager
-def _removed_on_failure(temporary: Path) -> Any:
+def _new_file(target: Path) -> Iterator[BinaryIO]:
+    """A hidden file beside its place, which is moved there when all of it is on the disk."""
+    missing = [folder for folder in (target.parent, *target.parent.parents) if not folder.is_dir()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        _synchronise(folder.parent)
+    temporary = target.with_name(_temporary_name(target.name))
     try:
-        yield
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+    _synchronise(target.parent)
 
 
 def _synchronise(folder: Path) -> None:
-    """So that a new name in a folder survives a power cut; Windows knows no such thing."""
+    """Let a new name in a folder survive a power cut; Windows and some file systems know no such thing."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that know no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(handle)
 
 
-def _protocols(system: Any) -> set[str]:
-    return {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
+def _walk(root: Path, prefix: str) -> list[str]:
+    """Paths of all files below a folder, hidden ones too."""
+    top = root / prefix
+    if top.exists() and not top.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder")
 
+    def refuse(error: OSError) -> None:
+        raise error
 
-def _dataset_error(error: Exception, file: str | Path, what: str) -> DatasetError:
-    number = getattr(error, "errno", None)
-    told = _ADVICE.get(number) if isinstance(number, int) else None
-    if told is None:
-        told = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return DatasetError(f"cannot be {what}: {told}", file=file)
+    walk = os.walk(top, onerror=refuse) if top.is_dir() else ()
+    return [(Path(here) / name).relative_to(root).as_posix() for here, _, names in walk for name in names]

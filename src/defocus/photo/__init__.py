@@ -4,7 +4,7 @@ Everything but the reading of files is a pure function of float32 arrays; `jax.v
 """
 
 from ..files.exif import Exif
-from ..files.image_files import check_picture_path, read_picture, write_linear, write_picture
+from ..files.pictures import check_picture_path, read_picture, write_linear, write_picture
 from ..srgb import from_srgb, to_srgb
 from .demosaic import METHODS, demosaic
 from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic

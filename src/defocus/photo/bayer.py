@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import PhotoError
-from ..files.image_files import turned
+from ..files.pictures import turned
 
 AnyArray = Array | np.ndarray  # reading a file makes numpy arrays, so that it starts no device
 PATTERNS = ("RGGB", "GRBG", "GBRG", "BGGR")  # in the order of their phases

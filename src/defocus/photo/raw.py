@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from ..errors import MissingPackageError, PhotoError, UnsupportedPhotoError
 from ..files.exif import Exif, read_exif
-from ..files.image_files import turned
+from ..files.pictures import turned
 from .bayer import PATTERNS, turned_pattern
 from .colour import choose_gains, choose_matrix, grey_gains, valid_gains
 from .isp import SensorColour

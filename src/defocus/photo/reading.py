@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import PhotoError
-from ..files.image_files import PICTURES, read_picture
-from ..files.png16 import SIGNATURE
+from ..files.pictures import PICTURES, read_picture
+from ..files.png import SIGNATURE
 from ..srgb import from_srgb
 from .bayer import phase_of
 from .colour import grey_gains

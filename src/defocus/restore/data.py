@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, MissingExtraError
-from ..files.pair_png import read_png
+from ..files.pictures import decode_picture
 from ..files.randomness import generator
 from ..synth.plan import Plan, SplitName, load_plan, make_plan
 from .pair_files import PairReader, find_pairs, identity
@@ -82,7 +82,7 @@ class PairDataset(Dataset[Item]):
         """A pair as it is in the folder, by role ("blurred", "sharp", ...): whole numbers of 8 or 16 bits."""
         pair = self.pairs[index]
         wanted = {role: pair.pictures[role] for role in roles or pair.pictures}
-        pictures = {role: read_png(self._reader.read(p), self._reader.place(p)) for role, p in wanted.items()}
+        pictures = {role: decode_picture(self._reader.read(p), self._reader.place(p)) for role, p in wanted.items()}
         first = pictures["blurred"]
         for role, picture in pictures.items():
             if picture.shape != first.shape:

@@ -17,10 +17,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, MissingExtraError, PhotoError
-from ..files.image_files import PICTURES, read_picture
-from ..files.pair_png import quantise
-from ..files.picture_bytes import FORMATS, Format, encoded
-from ..files.picture_metadata import Metadata, metadata_of, read_metadata, stored_bits
+from ..files.exif import Metadata, metadata_of, read_metadata
+from ..files.pictures import FORMATS, KINDS, PICTURES, Format, encoded, quantise, read_picture, stored_bits
 from ..files.stores import open_store
 from .made_by import MadeBy, see
 from .tiles import deblur
@@ -29,8 +27,6 @@ try:
     import torch
 except ModuleNotFoundError as error:
     raise MissingExtraError("deblurring photographs", "train") from error
-
-KINDS: dict[str, Format] = {".png": "png", ".jpg": "jpg", ".jpeg": "jpg", ".tif": "tif", ".tiff": "tif"}
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import DatasetError
-from ..files.pair_png import SIGNATURE, picture_size
-from ..files.stores import RemoteStore, Store, open_store
+from ..files.pictures import picture_size
+from ..files.png import SIGNATURE
+from ..files.stores import Store, open_store
 from ..synth.folder import is_pair_folder, open_folder
 from ..synth.layouts import ROLES
 
@@ -60,16 +61,7 @@ class PairReader:
         if not picture.member:
             return self._store.read(picture.path)
         start, size = self._span(picture)
-        try:
-            if isinstance(self._store, RemoteStore):
-                system, root = self._store.connect()
-                data = bytes(system.cat_file(f"{root}/{picture.path}", start=start, end=start + size))
-            else:
-                with self._local(picture.path).open("rb") as file:
-                    file.seek(start)
-                    data = file.read(size)
-        except OSError as error:
-            raise DatasetError(f"cannot be read: {error.strerror or error}", file=self.place(picture)) from error
+        data = self._store.read(picture.path, start, start + size)
         if len(data) != size:
             raise DatasetError(f"the shard ends within {picture.member}", file=self.place(picture))
         return data
@@ -103,26 +95,15 @@ class PairReader:
 
     def bytes_of(self, pictures: Sequence[Picture]) -> list[int]:
         """How many each file has, by one question for each, or one for a whole folder elsewhere."""
-        if isinstance(self._store, RemoteStore):
-            system, root = self._store.connect()
-            try:
-                found = {str(path): about for path, about in system.find(root, detail=True).items()}
-                return [int(found[f"{root}/{picture.path}"].get("size") or 0) for picture in pictures]
-            except Exception as error:  # each file system raises its own
-                raise DatasetError(f"cannot be listed: {error}", file=self._store.root) from error
+        if not self.is_local:
+            return self._store.sizes([picture.path for picture in pictures])
 
         def lengths(some: Sequence[Picture]) -> list[int]:
-            return [self._length(picture) for picture in some]
+            return self._store.sizes([picture.path for picture in some])
 
         parts = [pictures[first : first + AT_ONCE] for first in range(0, len(pictures), AT_ONCE)]
         with ThreadPoolExecutor(THREADS) as threads:
             return [length for part in threads.map(lengths, parts) for length in part]
-
-    def _length(self, picture: Picture) -> int:
-        try:
-            return os.stat(f"{self._store.folder}/{picture.path}").st_size
-        except OSError as error:
-            raise DatasetError(f"cannot be read: {error.strerror or error}", file=self.place(picture)) from error
 
     def _span(self, picture: Picture) -> tuple[int, int]:
         """Of a member: its first byte in the shard and how many it has."""
@@ -147,23 +128,12 @@ class PairReader:
         """For messages."""
         return self._store.place(picture.path) + (f" ({picture.member})" if picture.member else "")
 
-    def _local(self, path: str) -> Path:
-        folder = self._store.folder
-        assert folder is not None
-        return folder / path
-
     def _index(self, path: str) -> dict[str, tuple[int, int]]:
         try:
-            with self._opened(path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            with self._store.open(path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
                 return {info.name: (info.offset_data, info.size) for info in tar}
         except (tarfile.TarError, EOFError, OSError, ValueError) as error:
             raise DatasetError(f"the shard cannot be read: {error}", file=self._store.place(path)) from error
-
-    def _opened(self, path: str) -> Any:
-        if isinstance(self._store, RemoteStore):
-            system, root = self._store.connect()
-            return system.open(f"{root}/{path}", "rb")
-        return self._local(path).open("rb")
 
 
 def find_pairs(folder: str | Path, split: str) -> tuple[Store, list[PairFiles]]:

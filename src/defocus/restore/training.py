@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, TrainingError
-from ..files.pair_png import png_bytes
+from ..files.png import png_bytes
 from ..files.randomness import seed_for
 from .config import TrainConfig
 from .schedules import Stages, milestone_steps, rate_at

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import DatasetError
-from ..files.pair_png import read_png
+from ..files.pictures import decode_picture
 from ..files.stores import Store, open_store
 from .dataset_card import card_text
 from .folder import pictures_of
@@ -85,7 +85,7 @@ def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:
         caption = (
             f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {max(map(abs, record['coc_px'])):.1f} px"
         )
-        pairs.append((read_png(files["blurred"]), read_png(files["sharp"]), caption))
+        pairs.append((decode_picture(files["blurred"]), decode_picture(files["sharp"]), caption))
     out = io.BytesIO()
     sample_figure(pairs).savefig(out, format="png", dpi=100, metadata={"Software": None})
     return out.getvalue()

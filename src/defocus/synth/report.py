@@ -13,7 +13,7 @@ import numpy as np
 
 from ..draw.pages import histogram, jpeg_uri, page
 from ..errors import DatasetError, PlanError
-from ..files.pair_png import read_png
+from ..files.pictures import decode_picture
 from ..files.stores import open_store
 from .dataset_card import PairStatistics, plan_in_words
 from .folder import PairFolder, open_folder, pictures_of
@@ -98,7 +98,7 @@ def _sheet(folder: PairFolder, ids: list[str]) -> Iterator[dict[str, Any]]:
     on_sheet = set(sheet_ids(ids_by_split))
     records = [record for record in folder.records() if record["id"] in on_sheet]
     for record, files in pictures_of(folder.store, records, ("blurred", "sharp")):
-        pictures = {role: jpeg_uri(read_png(data, record["files"][role]["path"])) for role, data in files.items()}
+        pictures = {role: jpeg_uri(decode_picture(data, record["files"][role]["path"])) for role, data in files.items()}
         yield {"id": record["id"], "facts": pair_facts(record), **pictures}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError, PlanError
-from ..files.pair_png import png_bytes
+from ..files.png import png_bytes
 from .folder import PairFolder, open_folder, pictures_of
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
-from ..files.pair_png import png_bits, read_png
+from ..files.pictures import decode_picture
+from ..files.png import png_bits
 from ..files.stores import Store, open_store
 from .folder import PairFolder, is_pair_folder, open_folder
 from .layouts import read_shard
@@ -207,7 +208,7 @@ def _picture(data: bytes, about: dict[str, Any], bits: int) -> tuple[str, tuple[
     if png_bits(data) != bits:
         return f"a PNG of {png_bits(data)} bits; the plan promises {bits}", None
     try:
-        values = read_png(data)
+        values = decode_picture(data)
     except DatasetError as error:
         return error.message, None
     return "", (values.shape[0], values.shape[1])

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from ..errors import DatasetError
-from ..files.pair_png import png_bits, read_png
+from ..files.pictures import decode_picture
+from ..files.png import png_bits
 from ..files.stores import Store
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -109,7 +110,7 @@ def _look(store: Store, blurred: str, sharp: str) -> tuple[list[str], int]:
     for path in (blurred, sharp):
         try:
             data = store.read(path)
-            values.append(read_png(data, path))
+            values.append(decode_picture(data, path))
             bits.append(png_bits(data))
         except DatasetError as error:
             told.append(f"{path}: {error.message}")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import jax
 
 from ..errors import DatasetError, DefocusError
-from ..files.pair_png import png_bytes
+from ..files.png import png_bytes
 from ..files.stores import Store, open_store
 from .candidates import LensChoice, draw_candidates, identity
 from .layouts import pair_paths, shard_bytes, shard_path

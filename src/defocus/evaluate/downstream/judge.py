@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...errors import DatasetError, DefocusError
-from ...files.image_files import PICTURES
+from ...files.pictures import PICTURES
 from ..pictures import FileImage, Image, TestImage
 from .depth import DisparityEstimator, disparity_rmse
 from .segmentation import Choice, Prompt, Segmenter, overlap

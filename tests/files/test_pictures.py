@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 import tifffile
 from PIL import Image, ImageCms
 
-from defocus.errors import PhotoError, UnsupportedPhotoError
-from defocus.files.png16 import SIGNATURE, read_png16, write_png16
+from defocus.errors import DatasetError, PhotoError, UnsupportedPhotoError
+from defocus.files.pictures import decode_picture, picture_size, quantise, stored_bits
+from defocus.files.png import SIGNATURE, decode_png16, png_bits, png_bytes
 from defocus.photo import RgbPhoto, check_picture_path, decode, read_photo, read_picture, write_linear, write_picture
 
 
@@ -95,19 +97,10 @@ def _encoded(values: np.ndarray, rules: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize("shape", [(23, 17, 3), (9, 40, 4), (12, 12, 1), (7, 1, 2), (1, 9, 3), (1, 1, 3)])
-def test_every_prediction_rule_of_png(shape: tuple[int, int, int], tmp_path: Path) -> None:
+def test_every_prediction_rule_of_png(shape: tuple[int, int, int]) -> None:
     rng = np.random.default_rng(2)
     values = rng.integers(0, 65536, shape)
-    (tmp_path / "a.png").write_bytes(_encoded(values, rng.integers(0, 5, shape[0])))
-    np.testing.assert_array_equal(read_png16(tmp_path / "a.png"), values)
-
-
-def test_pillow_reads_our_png(tmp_path: Path) -> None:
-    values = np.random.default_rng(3).integers(0, 65536, (15, 22, 3)).astype(np.uint16)
-    write_png16(tmp_path / "a.png", values)
-    with Image.open(tmp_path / "a.png") as image:
-        seen = np.asarray(image.convert("RGB"))
-    assert np.abs(seen.astype(float) - values / 257.0).max() <= 1.0
+    np.testing.assert_array_equal(decode_png16(_encoded(values, rng.integers(0, 5, shape[0])), "a.png"), values)
 
 
 def test_transparency_grey_and_palettes(tmp_path: Path) -> None:
@@ -167,7 +160,7 @@ def test_damage_is_named(picture: np.ndarray, tmp_path: Path) -> None:
         read_photo(empty)
     text = tmp_path / "text.png"
     text.write_text("hello")
-    with pytest.raises(PhotoError, match=r"text\.png: not a photograph"):
+    with pytest.raises(PhotoError, match=r"text\.png: .*not a photograph"):
         read_photo(text)
 
 
@@ -206,3 +199,95 @@ def test_linear_light(picture: np.ndarray, tmp_path: Path) -> None:
     write_linear(tmp_path / "a.npz", picture, depth_m=np.ones(3))
     with np.load(tmp_path / "a.npz") as data:
         assert set(data) == {"linear", "depth_m"}
+
+
+# --- the pictures of pairs ---
+
+
+def _texture() -> np.ndarray:
+    """Display values with fine and coarse detail."""
+    rng = np.random.default_rng(1)
+    return np.clip(0.5 + np.cumsum(rng.normal(0.0, 0.03, (48, 48, 3)), axis=0), 0.0, 1.0).astype(np.float32)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_png_round_trip_and_other_readers(bits: int) -> None:
+    values = quantise(_texture()[:, :33], bits)
+    data = png_bytes(values)
+    assert data == png_bytes(values.copy())
+    assert png_bits(data) == bits
+    np.testing.assert_array_equal(decode_picture(data), values)
+    with Image.open(io.BytesIO(data)) as picture:
+        assert picture.info["srgb"] == 0
+        np.testing.assert_array_equal(np.asarray(picture), values if bits == 8 else values >> 8)
+
+
+def test_png_of_views_that_are_not_contiguous() -> None:
+    values = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(decode_picture(png_bytes(values[::2, ::-1])), values[::2, ::-1])
+
+
+@pytest.mark.parametrize(("bits", "top"), [(8, 255), (16, 65535)])
+def test_quantise_rounds_to_the_nearest_and_clips(bits: int, top: int) -> None:
+    levels = np.arange(top + 1, dtype=np.float64)
+    display = np.stack([(levels + shift) / top for shift in (-0.4, 0.0, 0.4)], axis=-1).astype(np.float32)[None]
+    np.testing.assert_array_equal(quantise(display, bits), np.repeat(levels[None, :, None], 3, axis=2))
+    outside = np.asarray([[[-1.0, 2.0, 0.5]]], np.float32)
+    assert quantise(outside, bits).tolist() == [[[0, top, (top + 1) // 2]]]
+    # More rows than are taken at a time.
+    tall = np.random.default_rng(0).uniform(-0.1, 1.1, (600, 2, 3)).astype(np.float32)
+    expected = np.rint(np.clip(tall, 0.0, 1.0).astype(np.float64) * top)
+    np.testing.assert_allclose(quantise(tall, bits), expected, rtol=0.0, atol=0.0 if bits == 8 else 1.0)
+    assert np.mean(quantise(tall, bits) != expected) < 0.01  # 16 bits and float32: some ties
+    tall[300, 1, 0], tall[599, 0, 2] = np.nan, np.inf
+    with pytest.raises(PhotoError, match=r"^2 values .* in row 300$"):
+        quantise(tall, bits)
+    with pytest.raises(PhotoError, match="12 bits"):
+        quantise(outside, 12)
+    with pytest.raises(PhotoError, match="uint8"):
+        quantise(np.zeros((2, 2, 3), np.uint8), bits)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_damaged_pictures_are_told(bits: int) -> None:
+    data = png_bytes(quantise(_texture(), bits))
+    for broken in (data[:200], b"", b"not a picture", data[:60] + b"\0" * 40 + data[100:]):
+        with pytest.raises(DatasetError, match=r"^x\.png: "):
+            decode_picture(broken, "x.png")
+    with pytest.raises(PhotoError, match="expected uint8 or uint16"):
+        png_bytes(np.zeros((4, 4, 3), np.float32))
+
+
+@pytest.mark.parametrize("size", [(2**31 - 1, 2**31 - 1), (20_000, 20_000)])
+def test_heads_that_promise_too_many_pixels_are_refused(size: tuple[int, int], tmp_path: Path) -> None:
+    body = struct.pack(">IIBBBBB", *size, 16, 2, 0, 0, 0)
+    data = SIGNATURE + struct.pack(">I", 13) + b"IHDR" + body + struct.pack(">I", zlib.crc32(b"IHDR" + body))
+    for refused in (decode_picture, picture_size):
+        with pytest.raises(DatasetError, match=f"x.png: {size[0]}×{size[1]} pixels"):
+            refused(data, "x.png")
+    (tmp_path / "x.png").write_bytes(data)
+    with pytest.raises(PhotoError, match=f"{size[0]}×{size[1]} pixels"):
+        read_photo(tmp_path / "x.png")
+
+
+def test_bits_of_files(picture: np.ndarray, tmp_path: Path) -> None:
+    for name, bits in (("a.png", 8), ("b.png", 16), ("a.jpg", 8), ("a.tif", 8), ("b.tif", 16)):
+        write_picture(tmp_path / name, picture, bits=bits)
+        assert stored_bits(tmp_path / name) == bits
+
+
+def test_a_failed_write_keeps_the_old_picture(
+    picture: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    names = ("a.png", "a.jpg", "a.tif", "a.npy", "a.npz")
+    for name in names:
+        (tmp_path / name).write_bytes(b"old")
+    monkeypatch.setattr("os.fsync", full)
+    for name in names:
+        with pytest.raises(DatasetError, match=f"{name}: .*the disk is full"):
+            (write_linear if name[2] == "n" else write_picture)(tmp_path / name, picture)
+        assert (tmp_path / name).read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == len(names)
