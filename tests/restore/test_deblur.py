@@ -435,7 +435,7 @@ def test_command_line(tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureF
     arguments = ["deblur", str(photos), "--weights", str(tiny_nafnet), "--out", str(out), "--device", "cpu"]
     assert run([*arguments, "--precision", "bf16"]) == 1
     told = capsys.readouterr()
-    assert "b.png: damaged" in told.err or "b.png: not a photograph" in told.err
+    assert "b.png: cannot be decoded" in told.err
     assert "1 of 2 photographs restored by nafnet" in told.out
     (photos / "b.png").unlink()
     assert run([*arguments, "--precision", "bf16"]) == 0
