@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from defocus.errors import LensError, LensFileError
 from defocus.glass import constant_index
 from defocus.lens.formats import LENS_SUFFIXES, parse_lens
-from defocus.lens.formats.json_write import json_text
+from defocus.lens.formats.json_format import json_text
 from defocus.lens.formats.zemax_write import zemax_text
 from defocus.lens.prescription import Lens
 

@@ -11,7 +11,7 @@ import pytest
 from defocus.errors import LensFileError, UnknownGlassError
 from defocus.glass import AIR, constant_index, find_glass, model_glass, tabulated_glass
 from defocus.lens.formats import parse_lens
-from defocus.lens.formats.json_format import LENS_KEYS, STATE_KEYS, SURFACE_KEYS
+from defocus.lens.formats.json_format import LensRecord, StateRecord, SurfaceRecord
 from defocus.lens.prescription import Aperture, Field
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
@@ -90,17 +90,17 @@ def change(path: list, value: object):
     [
         (["surfces"], [], "unknown key 'surfces'"),
         (["surfaces", 1, "radius"], 3.0, "surface 1: .*unknown key 'radius'"),
-        (["surfaces"], ..., "'surfaces'"),
-        (["stop_surface"], ..., "'stop_surface'"),
+        (["surfaces"], ..., "surfaces is missing"),
+        (["stop_surface"], ..., "stop_surface is missing"),
         (["stop_surface"], 17, "stop"),
-        (["stop_surface"], 10**40, "whole number"),
-        (["stop_surface"], True, "whole number"),
+        (["stop_surface"], 10**40, "stop"),
+        (["stop_surface"], True, "stop_surface: .*integer"),
         (["stop_surface"], 2, "no aperture"),
         (["surfaces", 0, "radius_mm"], float("nan"), "surface 0: radius_mm"),
         (["surfaces", 0, "radius_mm"], 10**400, "surface 0: radius_mm"),
         (["surfaces", 0, "radius_mm"], "58.3", "surface 0: radius_mm"),
         (["surfaces", 0, "radius_mm"], 1e-9, "surface 0: radius"),
-        (["surfaces", 0, "thickness_mm"], ..., "surface 0: no thickness_mm"),
+        (["surfaces", 0, "thickness_mm"], ..., "surface 0: thickness_mm"),
         (["surfaces", 0, "thickness_mm"], float("inf"), "surface 0: thickness_mm"),
         (["surfaces", 0, "thickness_mm"], 1e30, "surface 0: thickness"),
         (["surfaces", 0, "semi_diameter_mm"], -1.0, "surface 0: semi-diameter"),
@@ -111,19 +111,19 @@ def change(path: list, value: object):
         (["surfaces", 0, "glass"], "F2", "surface 0: nd is 1.5168"),
         (["surfaces", 0, "catalogue"], "schott", "surface 0: catalogue"),
         (["surfaces", 0, "table"], [[500.0]], "surface 0: table"),
-        (["surfaces"], {}, "surfaces: expected a list"),
+        (["surfaces"], {}, "surfaces: .*array"),
         (["surfaces"], [[]] * 3, "surface 0: surface: expected an object"),
-        (["surfaces"], [{}] * 5000, "surfaces: expected a list"),
-        (["name"], ["x"], "name: expected text"),
+        (["surfaces"], [{"thickness_mm": 1.0}] * 5000, "surfaces: .*at most 200"),
+        (["name"], ["x"], "name: .*string"),
         (["object"], "far", "object"),
         (["object"], -5.0, "object distance"),
-        (["aperture"], {"kind": "radius", "value": 3.0}, "aperture: kind"),
+        (["aperture"], {"kind": "radius", "value": 3.0}, "aperture, kind"),
         (["aperture"], {"kind": "f_number", "value": 0.0}, "aperture"),
         (["field"], {"kind": "angle_deg", "points": [[1.0]]}, "field"),
         (["field"], {"kind": "angle_deg", "points": []}, "field"),
         (["wavelengths_nm"], [5.0], "wavelengths"),
         (["primary_wavelength"], 0, "primary_wavelength"),
-        (["states"], [{"name": ""}], "state without a name"),
+        (["states"], [{"name": ""}], "states, 0, name"),
         (["states"], [{"name": "a", "thickness_mm": {"x": 1.0}}], "surface numbers"),
         (["states"], [{"name": "a", "thickness_mm": {"9": 1.0}}], "state 'a'"),
         (["states"], [{"name": "a", "thickness_mm": {"0": 1e9}}], "state 'a'"),
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_named(doublet: dict, path: list, value: object, messag
         ('{"name": "a", "name": "b"}', "occurs twice"),
         ('{"stop_surface": ' + "9" * 10_000 + "}", "digits"),
         ('{"name": "x"} trailing', "not valid JSON"),
-        ("{}", "no 'surfaces'"),
+        ("{}", "surfaces is missing"),
     ],
 )
 def test_broken_json(text: str, message: str) -> None:
@@ -170,5 +170,7 @@ def test_far_objects_are_at_infinity(doublet: dict) -> None:
 
 def test_the_documentation_knows_every_key() -> None:
     text = DOCUMENT.read_text()
-    missing = [k for k in LENS_KEYS | SURFACE_KEYS | STATE_KEYS if f"`{k}`" not in text]
+    records = (LensRecord, SurfaceRecord, StateRecord)
+    keys = {field.alias or name for record in records for name, field in record.model_fields.items()}
+    missing = [k for k in keys if f"`{k}`" not in text]
     assert not missing

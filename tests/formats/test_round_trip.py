@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from defocus.errors import LensError
 from defocus.glass import AIR, Medium, constant_index, find_glass, model_glass, tabulated_glass
 from defocus.lens.formats import parse_lens, read_lens, write_lens
-from defocus.lens.formats.json_write import json_text
+from defocus.lens.formats.json_format import json_text
 from defocus.lens.formats.zemax_write import zemax_text
 from defocus.lens.prescription import Aperture, Field, Lens, State, Surface
 

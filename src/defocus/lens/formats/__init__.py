@@ -13,8 +13,7 @@ from ...glass import Medium
 from ..prescription import Lens
 from .assemble import FallbackGlass
 from .codev_lens import read_codev
-from .json_format import read_json
-from .json_write import json_text
+from .json_format import json_text, read_json
 from .opticalbench import read_opticalbench
 from .text import decode, read_bytes
 from .zemax_lens import read_zemax

@@ -1,279 +1,274 @@
 """Our own JSON: one object per lens, lengths in mm, surfaces counted from 0 (docs/formats.md has the schema).
 
-Unknown keys are refused, so that a typing error cannot pass for a default.
+Unknown keys are refused, so that a typing error cannot pass for a default. What is written comes back as an equal lens.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import Field as Key
 
 from ...errors import LensFileError
 from ...glass import AIR, Medium
-from ..prescription import MAX_SURFACES, Aperture, ApertureKind, Field, FieldKind, Lens, State, Surface
-from .assemble import FallbackGlass, Media, Notes, check_states, make_lens
+from ..first_order import f_number, focal_length
+from ..prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, MAX_SURFACES, Aperture, Field, Lens, State, Surface
+from .assemble import FallbackGlass, Media, Notes, check_glass, check_states, make_lens
 from .text import INFINITY_MM, clean
 
-LENS_KEYS = frozenset(
-    {"name", "patent", "format", "focal_length_mm", "f_number", "image_height_mm", "stop_surface", "surfaces"}
-    | {
-        "object",
-        "object_medium",
-        "aperture",
-        "field",
-        "wavelengths_nm",
-        "primary_wavelength",
-        "states",
-        "notes",
-    }
-)
-MEDIUM_KEYS = frozenset({"nd", "vd", "glass", "catalogue", "table"})
-SURFACE_KEYS = MEDIUM_KEYS | {"radius_mm", "thickness_mm", "semi_diameter_mm", "conic", "aspheric", "label"}
-STATE_KEYS = frozenset({"name", "thickness_mm", "semi_diameter_mm", "object", "aperture", "field", "image_height_mm"})
 ND_TOLERANCE = 1e-3  # between nd in the file and that of the glass it names
-_MAX_STATES = 1000
-_MAX_POINTS = 1000
-_MAX_TABLE = 1000
+MOST_KEYS = 1000  # of one object
 
 
-@dataclass
-class _Reader:
-    """Takes values out of JSON, or says what is wrong with them."""
-
-    file: str | Path
-    media: Media
-
-    def fail(self, message: str, surface: int | None = None) -> LensFileError:
-        return LensFileError(message, file=self.file, surface=surface)
-
-    def keys(self, value: Any, known: Set[str], what: str, surface: int | None = None) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.fail(f"{what}: expected an object, {{...}}", surface)
-        unknown = sorted(clean(k, 40) for k in value if k not in known)
-        if unknown:
-            raise self.fail(f"{what}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}", surface)
-        return value
-
-    def number(self, value: Any, what: str, surface: int | None = None) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.fail(f"{what}: expected a number, got {_short(value)}", surface)
-        try:
-            result = float(value)
-        except OverflowError:
-            result = math.inf
-        if not math.isfinite(result):
-            raise self.fail(f"{what}: {_short(value)} is not a finite number", surface)
-        return result
-
-    def optional(self, value: Any, what: str, surface: int | None = None) -> float | None:
-        return None if value is None else self.number(value, what, surface)
-
-    def integer(self, value: Any, what: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1_000_000:
-            raise self.fail(f"{what}: expected a whole number, got {_short(value)}")
-        return value
-
-    def text(self, value: Any, what: str, surface: int | None = None) -> str:
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self.fail(f"{what}: expected text, got {_short(value)}", surface)
-        return clean(value)
-
-    def list(self, value: Any, what: str, limit: int, surface: int | None = None) -> list[Any]:
-        if not isinstance(value, list) or len(value) > limit:
-            raise self.fail(f"{what}: expected a list of at most {limit}", surface)
-        return value
-
-    def distance(self, value: Any, what: str) -> float:
-        if value in (None, "infinity"):
-            return math.inf
-        result = self.number(value, what)
-        return math.inf if result >= INFINITY_MM else result
-
-    def by_surface(self, value: Any, what: str) -> tuple[tuple[int, float], ...]:
-        if not isinstance(value, dict):
-            raise self.fail(f"{what}: expected an object of surface numbers and mm")
-        pairs = {_digits(k): self.number(v, what) for k, v in value.items()}
-        if None in pairs:
-            raise self.fail(f"{what}: the keys must be surface numbers")
-        return tuple(sorted((k, v) for k, v in pairs.items() if k is not None))
+def _numbered(value: Any) -> tuple[tuple[int, Any], ...]:
+    if not isinstance(value, dict) or not all(re.fullmatch("[0-9]{1,6}", key) for key in value):
+        raise ValueError("expected an object whose keys are surface numbers, or powers of r")
+    return tuple(sorted(((int(key), number) for key, number in value.items()), key=lambda item: item[0]))
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, int) and abs(value) >= 10**30:
-        return "a huge number"
-    return clean(repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__, 40)
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value), AfterValidator(clean)]
+Numbered = Annotated[tuple[tuple[int, float], ...], BeforeValidator(_numbered)]
+Distance = Annotated[
+    float | None,  # None: only as a default
+    BeforeValidator(lambda value: INFINITY_MM if value in (None, "infinity") else value),
+    AfterValidator(lambda value: math.inf if value >= INFINITY_MM else value),
+]
 
 
-def _digits(word: str) -> int | None:
-    return int(word) if word.isascii() and word.isdigit() and len(word) <= 6 else None
+class Record(BaseModel):
+    """An object of the file, its fields named as those of the part of a lens that it becomes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise _DuplicateKeyError
-    return result
+class MediumRecord(Record):
+    nd: float | None = None
+    vd: float | None = None
+    glass: Text = ""
+    catalogue: Text = ""
+    table: Annotated[list[tuple[float, float]], Key(min_length=1, max_length=1000)] | None = None
 
 
-class _DuplicateKeyError(ValueError):
-    pass
+class SurfaceRecord(MediumRecord):
+    radius: float | None = Key(None, alias="radius_mm")
+    thickness: float = Key(alias="thickness_mm")
+    semi_diameter: float | None = Key(None, alias="semi_diameter_mm")
+    conic: float | None = None
+    aspheric: Numbered | None = None
+    label: Text = ""
+
+
+class StateRecord(Record):
+    name: Annotated[Text, Key(min_length=1)]
+    thickness: Numbered = Key((), alias="thickness_mm")
+    semi_diameter: Numbered = Key((), alias="semi_diameter_mm")
+    object_distance: Distance = Key(None, alias="object")
+    aperture: Aperture | None = None
+    field: Field | None = None
+    image_radius: float | None = Key(None, alias="image_height_mm")
+
+
+class LensRecord(Record):
+    name: Text = ""
+    surfaces: list[SurfaceRecord] = Key(max_length=MAX_SURFACES)
+    stop: int = Key(alias="stop_surface")
+    aperture: Aperture | None = None
+    field: Field | None = None
+    image_radius: float | None = Key(None, alias="image_height_mm")
+    object_distance: Distance = Key(math.inf, alias="object")
+    object_medium: MediumRecord | None = None
+    wavelengths_nm: list[float] | None = Key(None, max_length=100)
+    primary_wavelength: int | None = None
+    states: list[StateRecord] = Key([], max_length=1000)
+    patent: Text = ""
+    image_format: Text = Key("", alias="format")
+    notes: list[Text] = Key([], max_length=1000)
+    focal_length_mm: Any = None  # this and the next are for people to read
+    f_number: Any = None
 
 
 def read_json(text: str, file: str | Path, fallback_glass: FallbackGlass | None = None) -> Lens:
     """The lens of a JSON file."""
-    notes = Notes()
-    reader = _Reader(file, Media(file, notes, fallback_glass))
-    try:
-        content = json.loads(text, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise LensFileError(f"not valid JSON: {error.msg}", file=file, line=error.lineno) from None
-    except _DuplicateKeyError:
-        raise reader.fail("a key occurs twice in the same object") from None
-    except RecursionError:
-        raise reader.fail("nested too deeply to be a lens") from None
-    except ValueError:  # an integer with thousands of digits
-        raise reader.fail("a number with too many digits") from None
-    data = reader.keys(content, LENS_KEYS, "the lens")
-    for key in ("surfaces", "stop_surface"):
-        if key not in data:
-            raise reader.fail(f"no {key!r}: not a lens, or one cut short")
-    surfaces = [_surface(reader, s, i) for i, s in enumerate(reader.list(data["surfaces"], "surfaces", MAX_SURFACES))]
-    stop = reader.integer(data["stop_surface"], "stop_surface")
-    for note in reader.list(data.get("notes", []), "notes", 1000):
-        notes.add(reader.text(note, "notes"))
-    wavelengths: dict[str, Any] = {}
-    if "wavelengths_nm" in data:
-        values = reader.list(data["wavelengths_nm"], "wavelengths_nm", 100)
-        wavelengths["wavelengths_nm"] = tuple(reader.number(w, "wavelengths_nm") for w in values)
-        primary = data.get("primary_wavelength", (len(values) - 1) // 2)
-        wavelengths["primary_wavelength"] = reader.integer(primary, "primary_wavelength")
-    elif "primary_wavelength" in data:
-        raise reader.fail("primary_wavelength without wavelengths_nm")
-    aperture = _aperture(reader, data.get("aperture"), "aperture")
-    if aperture is None:
-        radius = surfaces[stop].semi_diameter if 0 <= stop < len(surfaces) else None
+    notes, record = Notes(), _parse(text, file)
+    media = Media(file, notes, fallback_glass)
+    parts = dict(record)
+    for key in ("focal_length_mm", "f_number"):
+        parts.pop(key)
+    parts["surfaces"] = surfaces = tuple(_read_surface(media, s, i) for i, s in enumerate(record.surfaces))
+    for note in parts.pop("notes"):
+        notes.add(note)
+    if record.wavelengths_nm is not None:
+        parts["wavelengths_nm"] = tuple(record.wavelengths_nm)
+        if record.primary_wavelength is None:
+            parts["primary_wavelength"] = (len(record.wavelengths_nm) - 1) // 2
+    elif record.primary_wavelength is not None:
+        raise LensFileError("primary_wavelength without wavelengths_nm", file=file)
+    else:
+        del parts["wavelengths_nm"], parts["primary_wavelength"]
+    if record.aperture is None:
+        radius = surfaces[record.stop].semi_diameter if 0 <= record.stop < len(surfaces) else None
         if radius is None:
-            raise reader.fail("no aperture: give the stop a semi_diameter_mm, or the lens an aperture", stop)
-        aperture = Aperture("stop_radius", radius)
-    medium = data.get("object_medium")
-    lens = make_lens(
-        file,
-        range(len(surfaces)),
-        notes,
-        name=reader.text(data.get("name"), "name"),
-        surfaces=tuple(surfaces),
-        stop=stop,
-        aperture=aperture,
-        field=_field(reader, data.get("field"), "field"),
-        image_radius=reader.optional(data.get("image_height_mm"), "image_height_mm"),
-        object_distance=reader.distance(data.get("object"), "object"),
-        object_medium=AIR
-        if medium is None
-        else _medium(reader, reader.keys(medium, MEDIUM_KEYS, "object_medium"), None),
-        states=tuple(_state(reader, s) for s in reader.list(data.get("states", []), "states", _MAX_STATES)),
-        patent=reader.text(data.get("patent"), "patent"),
-        image_format=reader.text(data.get("format"), "format"),
-        **wavelengths,
-    )
+            advice = "give the stop a semi_diameter_mm, or the lens an aperture"
+            raise LensFileError(f"no aperture: {advice}", file=file, surface=record.stop)
+        parts["aperture"] = Aperture("stop_radius", radius)
+    parts["object_medium"] = _read_medium(media, record.object_medium or MediumRecord(), None)
+    parts["states"] = tuple(State(**dict(s)) for s in record.states)
+    lens = make_lens(file, range(len(surfaces)), notes, **parts)
     check_states(lens, file, range(len(surfaces)))
     return lens
 
 
-def _surface(reader: _Reader, value: Any, index: int) -> Surface:
-    data = reader.keys(value, SURFACE_KEYS, "surface", index)
-    if "thickness_mm" not in data:
-        raise reader.fail("no thickness_mm", index)
-    radius = reader.optional(data.get("radius_mm"), "radius_mm", index)
-    terms = data.get("aspheric") or {}
-    if not isinstance(terms, dict):
-        raise reader.fail("aspheric: expected an object of powers and coefficients", index)
-    aspheric = []
-    for key, coefficient in terms.items():
-        power = _digits(key)
-        if power is None:
-            raise reader.fail(f"aspheric: {clean(key, 40)!r} is not a power of r", index)
-        number = reader.number(coefficient, f"aspheric {power}", index)
-        if number:
-            aspheric.append((power, number))
+def _parse(text: str, file: str | Path) -> LensRecord:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) != len(pairs):
+            raise LensFileError("a key occurs twice in the same object", file=file)
+        if len(pairs) > MOST_KEYS:
+            raise LensFileError(f"an object of {len(pairs)} keys; expected at most {MOST_KEYS}", file=file)
+        return content
+
+    try:
+        content = json.dumps(json.loads(text, object_pairs_hook=unique), ensure_ascii=False)
+        return LensRecord.model_validate_json(re.sub("[\ud800-\udfff]", " ", content))  # halves of characters
+    except json.JSONDecodeError as error:
+        raise LensFileError(f"not valid JSON: {error.msg}", file=file, line=error.lineno) from None
+    except RecursionError:
+        raise LensFileError("nested too deeply to be a lens", file=file) from None
+    except ValidationError as error:
+        raise _refusal(error, file) from None
+    except ValueError:  # an integer with thousands of digits
+        raise LensFileError("a number with too many digits", file=file) from None
+
+
+def _refusal(error: ValidationError, file: str | Path) -> LensFileError:
+    """The first thing that is wrong, with its place."""
+    first = error.errors(include_url=False)[0]
+    place, value = [clean(str(p), 40) for p in first["loc"]], first["input"]
+    records: dict[str, type[Record]] = {"surfaces": SurfaceRecord, "states": StateRecord}
+    record = records.get(place[0] if len(place) > 1 else "", LensRecord)
+    surface = int(place[1]) if record is SurfaceRecord else None
+    where = ", ".join(place if surface is None else place[2:]) or ("the lens" if surface is None else "surface")
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        known = sorted(key.alias or name for name, key in record.model_fields.items())
+        return LensFileError(
+            f"{where}: unknown key {place[-1]!r}; known are {', '.join(known)}", file=file, surface=surface
+        )
+    if first["type"] == "missing":
+        return LensFileError(f"{where} is missing; is the file cut short?", file=file, surface=surface)
+    text = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
+    shown = f", got {clean(str(value)[:99], 40)}" if isinstance(value, str | float) else ""
+    return LensFileError(f"{where}: {text}{shown}", file=file, surface=surface)
+
+
+def _read_surface(media: Media, record: SurfaceRecord, index: int) -> Surface:
     return Surface(
-        radius=math.inf if radius is None else radius,
-        thickness=reader.number(data["thickness_mm"], "thickness_mm", index),
-        medium=_medium(reader, data, index),
-        semi_diameter=reader.optional(data.get("semi_diameter_mm"), "semi_diameter_mm", index),
-        conic=reader.optional(data.get("conic"), "conic", index) or 0.0,
-        aspheric=tuple(sorted(aspheric)),
-        label=reader.text(data.get("label"), "label", index),
+        radius=math.inf if record.radius is None else record.radius,
+        thickness=record.thickness,
+        medium=_read_medium(media, record, index),
+        semi_diameter=record.semi_diameter,
+        conic=record.conic or 0.0,
+        aspheric=tuple(term for term in record.aspheric or () if term[1]),
+        label=record.label,
     )
 
 
-def _medium(reader: _Reader, data: Mapping[str, Any], index: int | None) -> Medium:
-    nd, vd = reader.optional(data.get("nd"), "nd", index), reader.optional(data.get("vd"), "vd", index)
-    name, catalogue = (
-        reader.text(data.get("glass"), "glass", index),
-        reader.text(data.get("catalogue"), "catalogue"),
-    )
-    if data.get("table") is not None:
-        rows = reader.list(data["table"], "table", _MAX_TABLE, index)
-        pairs = [[reader.number(v, "table", index) for v in reader.list(r, "table", 2, index)] for r in rows]
-        if not pairs or any(len(p) != 2 for p in pairs):
-            raise reader.fail("table: expected rows [wavelength in nm, index]", index)
-        return reader.media.table(name, [p[0] for p in pairs], [p[1] for p in pairs], index)
+def _read_medium(media: Media, record: MediumRecord, index: int | None) -> Medium:
+    nd, vd, name, catalogue = record.nd, record.vd, record.glass, record.catalogue
+    if record.table is not None:
+        wavelengths, indices = zip(*record.table, strict=True)
+        return media.table(name, wavelengths, indices, index)
     if name and catalogue == "constant" and nd is not None:
-        return reader.media.constant(nd, name, index)
+        return media.constant(nd, name, index)
     if name:
-        medium = reader.media.named(name, index, catalogue=catalogue or None)
-        if nd is not None and abs(medium.nd - nd) > ND_TOLERANCE and reader.media.knows(name, catalogue or None):
-            raise reader.fail(f"nd is {nd:g}, but the glass {name} has {medium.nd:.6g}; remove one of them", index)
+        medium = media.named(name, index, catalogue=catalogue or None)
+        if nd is not None and abs(medium.nd - nd) > ND_TOLERANCE and media.knows(name, catalogue or None):
+            text = f"nd is {nd:g}, but the glass {name} has {medium.nd:.6g}; remove one of them"
+            raise LensFileError(text, file=media.file, surface=index)
         return medium
     if catalogue:
-        raise reader.fail("catalogue without glass", index)
-    return AIR if nd is None and vd is None else reader.media.model(1.0 if nd is None else nd, vd, index)
+        raise LensFileError("catalogue without glass", file=media.file, surface=index)
+    return AIR if nd is None and vd is None else media.model(1.0 if nd is None else nd, vd, index)
 
 
-def _aperture(reader: _Reader, value: Any, what: str) -> Aperture | None:
-    if value is None:
-        return None
-    data = reader.keys(value, frozenset({"kind", "value"}), what)
-    if data.get("kind") not in get_args(ApertureKind):
-        raise reader.fail(f"{what}: kind must be one of {', '.join(get_args(ApertureKind))}")
-    return Aperture(data["kind"], reader.number(data.get("value"), what))
+def json_text(lens: Lens) -> str:
+    """The JSON text of a lens, one line for each key, surface and state."""
+    stop_radius = lens.surfaces[lens.stop].semi_diameter
+    usual_waves = (lens.wavelengths_nm, lens.primary_wavelength) == ((C_LINE_NM, D_LINE_NM, F_LINE_NM), 1)
+    data: dict[str, Any] = {
+        "name": lens.name,
+        "patent": lens.patent,
+        "format": lens.image_format or None,
+        "focal_length_mm": _finite(focal_length(lens)),
+        "f_number": _finite(f_number(lens)),
+        "image_height_mm": lens.image_radius,
+        "stop_surface": int(lens.stop),
+        "surfaces": [_write_surface(s, i) for i, s in enumerate(lens.surfaces)],
+        "object": _finite(lens.object_distance) or "infinity",
+    }
+    data |= _without_none(
+        object_medium=None if lens.object_medium == AIR else _write_medium(lens.object_medium, None),
+        aperture=None if lens.aperture == Aperture("stop_radius", stop_radius or math.nan) else asdict(lens.aperture),
+        field=lens.field and asdict(lens.field),
+        wavelengths_nm=None if usual_waves else lens.wavelengths_nm,
+        primary_wavelength=None if usual_waves else int(lens.primary_wavelength),
+        states=[_write_state(s) for s in lens.states] or None,
+        notes=lens.notes or None,
+    )
+    compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=float).encode  # float: NumPy's scalars
+    tables = {
+        key: ",\n".join(f"  {compact(row)}" for row in data.get(key, ())) for key in ("surfaces", "states", "notes")
+    }
+    lines = (f'"{k}": [\n{tables[k]}\n]' if k in tables else f'"{k}": {compact(v)}' for k, v in data.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _field(reader: _Reader, value: Any, what: str) -> Field | None:
-    if value is None:
-        return None
-    data = reader.keys(value, frozenset({"kind", "points"}), what)
-    if data.get("kind") not in get_args(FieldKind):
-        raise reader.fail(f"{what}: kind must be one of {', '.join(get_args(FieldKind))}")
-    points = []
-    for point in reader.list(data.get("points"), f"{what} points", _MAX_POINTS):
-        xy = [reader.number(v, f"{what} points") for v in reader.list(point, f"{what} points", 2)]
-        if len(xy) != 2:
-            raise reader.fail(f"{what}: a point is [x, y]")
-        points.append((xy[0], xy[1]))
-    if not points:
-        raise reader.fail(f"{what}: no points")
-    return Field(data["kind"], tuple(points))
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
-def _state(reader: _Reader, value: Any) -> State:
-    data = reader.keys(value, STATE_KEYS, "state")
-    name = reader.text(data.get("name"), "state name")
-    if not name:
-        raise reader.fail("a state without a name")
-    what = f"state {name!r}"
-    return State(
-        name=name,
-        thickness=reader.by_surface(data.get("thickness_mm", {}), what),
-        semi_diameter=reader.by_surface(data.get("semi_diameter_mm", {}), what),
-        object_distance=reader.distance(data["object"], what) if "object" in data else None,
-        aperture=_aperture(reader, data.get("aperture"), f"{what}, aperture"),
-        field=_field(reader, data.get("field"), f"{what}, field"),
-        image_radius=reader.optional(data.get("image_height_mm"), what),
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _write_medium(medium: Medium, index: int | None) -> dict[str, Any]:
+    kind, c = check_glass(medium, index), medium.coefficients
+    data: dict[str, Any] = {"nd": medium.nd, "vd": medium.vd}
+    if kind == "table":
+        rows = [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=True))
+        data |= {"glass": medium.name, "table": rows}
+    elif kind in ("constant", "catalogue"):
+        data |= {"glass": medium.name, "catalogue": medium.catalogue}
+    return data
+
+
+def _write_surface(s: Surface, index: int) -> dict[str, Any]:
+    medium = _write_medium(s.medium, index)
+    return {
+        "radius_mm": _finite(s.radius),
+        "thickness_mm": s.thickness,
+        "nd": medium.pop("nd"),
+        "vd": medium.pop("vd"),
+        "semi_diameter_mm": s.semi_diameter,
+        "conic": s.conic,
+        "aspheric": dict(s.aspheric),
+        **medium,
+        **({"label": s.label} if s.label else {}),
+    }
+
+
+def _write_state(state: State) -> dict[str, Any]:
+    return _without_none(
+        name=state.name,
+        thickness_mm=dict(state.thickness) or None,
+        semi_diameter_mm=dict(state.semi_diameter) or None,
+        object=state.object_distance and (_finite(state.object_distance) or "infinity"),
+        aperture=state.aperture and asdict(state.aperture),
+        field=state.field and asdict(state.field),
+        image_height_mm=state.image_radius,
     )
