@@ -131,36 +131,16 @@ def _exotic(c: Sequence[float], um: Array) -> Array:
 
 
 def _table(c: Sequence[float], um: Array) -> Array:
-    x, knots, values, curvatures = um**-2, *_spline(tuple(c))
-    if len(knots) == 1:
-        return np.full_like(um, values[0])
-    i = np.clip(np.searchsorted(knots, x) - 1, 0, len(knots) - 2)
-    h = knots[i + 1] - knots[i]
-    a, b = (knots[i + 1] - x) / h, (x - knots[i]) / h
-    bend = (a**3 - a) * curvatures[i] + (b**3 - b) * curvatures[i + 1]
-    return a * values[i] + b * values[i + 1] + bend * h**2 / 6.0
+    return np.full_like(um, c[1]) if len(c) == 2 else _spline(tuple(c))(um**-2)
 
 
 @lru_cache(maxsize=256)
-def _spline(table: tuple[float, ...]) -> tuple[Array, Array, Array]:
-    """Knots λ⁻² (µm⁻², ascending), indices and second derivatives of the not-a-knot cubic spline."""
-    wavelength, index = np.array(table).reshape(-1, 2).T
-    order = np.argsort(-wavelength)
-    x, y = (wavelength[order] / 1000.0) ** -2, index[order]
-    count = len(x)
-    if count < 3:
-        return x, y, np.zeros(count)
-    h, slope = np.diff(x), np.diff(y) / np.diff(x)
-    system, rhs = np.zeros((count, count)), np.zeros(count)
-    for i in range(1, count - 1):
-        system[i, i - 1 : i + 2] = h[i - 1], 2.0 * (h[i - 1] + h[i]), h[i]
-        rhs[i] = 6.0 * (slope[i] - slope[i - 1])
-    if count == 3:  # a parabola
-        system[0, :2] = system[2, 1:] = 1.0, -1.0
-    else:  # the third derivative is continuous at the second knot and the last but one
-        system[0, :3] = h[1], -(h[0] + h[1]), h[0]
-        system[-1, -3:] = h[-1], -(h[-2] + h[-1]), h[-2]
-    return x, y, np.asarray(np.linalg.solve(system, rhs), dtype=np.float64)
+def _spline(table: tuple[float, ...]) -> Callable[[Array], Array]:
+    """The index as a function of λ⁻² (µm⁻²): straight through two points, a parabola through three."""
+    from scipy.interpolate import CubicSpline  # slow to import, and few lenses have tables
+
+    wavelength, index = np.array(sorted(zip(table[0::2], table[1::2], strict=True), reverse=True)).T
+    return CubicSpline((wavelength / 1000.0) ** -2, index)
 
 
 def _shape(formula: int, coefficients: tuple[float, ...], um: Array) -> Array:
