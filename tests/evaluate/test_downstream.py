@@ -18,7 +18,7 @@ from defocus.errors import DatasetError, DefocusError, DepthError  # noqa: E402
 from defocus.evaluate.downstream.depth import DisparityEstimator, disparity_rmse  # noqa: E402
 from defocus.evaluate.downstream.judge import Judged, Judgement, markdown, restored_pictures  # noqa: E402
 from defocus.evaluate.downstream.segmentation import Choice, Segmenter, overlap, without_doubles  # noqa: E402
-from defocus.evaluate.pictures import FileImage, TestImage  # noqa: E402
+from defocus.evaluate.test_sets import FileImage, TestImage  # noqa: E402
 
 ANY = Choice(
     points_per_side=3, least_score=-9.0, least_stability=0.0, largest_overlap=0.9

@@ -298,7 +298,7 @@ def test_small_and_equal_pictures_do_not_cost_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from defocus.cli import run
-    from defocus.evaluate.pictures import FileImage
+    from defocus.evaluate.test_sets import FileImage
 
     truth, blurred = display(photograph()), display(photograph(None, gaussian(1.0)))
     for name, (rows, cols) in {"tiny": (16, 16), "flat": (17, 60), "tall": (70, 31)}.items():

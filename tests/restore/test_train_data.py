@@ -18,17 +18,15 @@ import torch
 from PIL import Image
 
 from defocus.errors import ConfigError, DatasetError
+from defocus.files.pair_folders import JSON_LINES, LEDGER, PairFiles
 from defocus.restore.batches import Ask, Batches
 from defocus.restore.config import TrainConfig
 from defocus.restore.curriculum import BlurCurriculum, blur_curriculum
 from defocus.restore.data import PairDataset
 from defocus.restore.pair_cache import PairCache
-from defocus.restore.pair_files import PairFiles
 from defocus.restore.schedules import Stages
 from defocus.restore.train_data import Feed, FolderSource, SynthesisSource, TrainData, ValidationPairs
 from defocus.restore.views import View, seen
-from defocus.synth.ledger import NAME as LEDGER
-from defocus.synth.metadata import JSON_LINES
 from defocus.synth.plan import make_plan
 
 from ..synth.fake_folder import fake_folder

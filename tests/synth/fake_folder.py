@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from defocus.files.pair_folders import JSON_LINES, LEDGER, PLAN
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
 from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import pair_paths, shard_bytes, shard_path
-from defocus.synth.ledger import NAME, Ledger
-from defocus.synth.metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, TABLE, checksums_text, jsonl_bytes, table_bytes
+from defocus.synth.ledger import Ledger
+from defocus.synth.metadata import CARD, CHECKSUMS, TABLE, checksums_text, jsonl_bytes, table_bytes
 from defocus.synth.plan import Plan, make_plan
 from defocus.synth.recipe import Outcome, Recipe
 
@@ -93,7 +94,7 @@ def fake_folder(
     plan = fake_plan(layout, bits, pairs, side)
     store = open_store(folder)
     store.write(PLAN, json.dumps({"plan": plan.as_json()}, indent=1).encode())
-    ledger = Ledger(folder / NAME)
+    ledger = Ledger(folder / LEDGER)
     ledger.begin(plan)
     records: list[dict[str, Any]] = []
     for split in plan.splits:

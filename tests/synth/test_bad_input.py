@@ -15,8 +15,9 @@ from PIL import Image
 
 from defocus.cli import run
 from defocus.errors import PlanError
+from defocus.files.pair_folders import LEDGER
 from defocus.synth.candidates import identity
-from defocus.synth.ledger import NAME, Ledger
+from defocus.synth.ledger import Ledger
 from defocus.synth.lens_pool import find_lenses
 from defocus.synth.pairs import make_pairs
 from defocus.synth.plan import make_plan
@@ -85,7 +86,7 @@ def told(capsys: pytest.CaptureFixture) -> str:
 
 
 def items(folder: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
-    with Ledger(folder / NAME, read_only=True) as ledger:
+    with Ledger(folder / LEDGER, read_only=True) as ledger:
         return list(ledger.items())
 
 
@@ -305,7 +306,7 @@ def test_failed_pairs_of_a_finished_shard_are_tried_again(tmp_path: Path, tiny_p
     plan = make_plan(tiny_plan | {"output": {"layout": "webdataset"}, "select": {"sharpness": False}})
     names = [identity("train", k) for k in range(plan.candidates("train"))]
     records = {one: {"id": one, "source": "s", "index": k} for k, one in enumerate(names)}
-    with Ledger(tmp_path / NAME) as ledger:
+    with Ledger(tmp_path / LEDGER) as ledger:
         ledger.take("draw/train/0", [Outcome(one, "drawn", record=records[one]) for one in names])
         (task,) = _make_tasks(plan, "train", ledger, None)
         assert task.ids == names[:6]
@@ -486,7 +487,7 @@ def test_folders_that_were_moved(
     assert go_on(new) == 0
     assert {p: p.read_bytes() for p in done} == done
     assert run(["synth", "verify", str(out)]) == 0
-    with Ledger(out / NAME) as ledger:
+    with Ledger(out / LEDGER) as ledger:
         ledger.take("broken", [Outcome("train-000900", "failed", f"{new}/pictures/more/p9.png: cannot be decoded")])
     assert run(["synth", "report", str(out)]) == 0
     assert ">more/p9.png: cannot be decoded<" in (out / "report.html").read_text()
@@ -494,7 +495,7 @@ def test_folders_that_were_moved(
     assert kept["plan"]["sources"][0]["folder"] == "../../pictures"
     for name in ("plan.json", "README.md", "pairs.jsonl", "report.html"):
         assert str(tmp_path) not in (out / name).read_text()
-    (out / NAME).unlink()  # as it is passed on
+    (out / LEDGER).unlink()  # as it is passed on
     assert show_pair(out, pair).same
     # A plan that differs in more is another.
     write_plan(new / "plan.toml", photo_plan | {"seed": 5})
@@ -531,14 +532,14 @@ def test_a_folder_has_one_run_at_a_time_and_a_ledger_one_folder(
     out = tmp_path / "out"
     out.mkdir()
     command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out"]
-    with Ledger(out / NAME) as ledger:
+    with Ledger(out / LEDGER) as ledger:
         assert run([*command, str(out)]) == 2
         assert "another run is at work here" in told(capsys)
         ledger.put("target", str(out))
     foreign = tmp_path / "foreign" / "train" / "input" / "000000.png"
     foreign.parent.mkdir(parents=True)
     foreign.write_bytes(b"somebody else's")
-    assert run([*command, str(tmp_path / "foreign"), "--ledger", str(out / NAME)]) == 2
+    assert run([*command, str(tmp_path / "foreign"), "--ledger", str(out / LEDGER)]) == 2
     assert f"this ledger is that of {out}" in told(capsys)
     assert foreign.exists()
 

@@ -17,11 +17,12 @@ import pyarrow.parquet
 import pytest
 
 from defocus.errors import DatasetError
+from defocus.files.pair_folders import read_jsonl, shard_index
 from defocus.files.stores import open_store
 from defocus.photo import add_noise
 from defocus.synth.dataset_card import card_text
-from defocus.synth.layouts import member_name, pair_paths, read_shard, shard_bytes, shard_path
-from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, read_jsonl, table_bytes, table_rows
+from defocus.synth.layouts import member_name, pair_paths, shard_bytes, shard_path
+from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, table_bytes, table_rows
 from defocus.synth.pairs import _noise_of
 from defocus.synth.parquet import PAGE_ROWS, parquet_bytes
 from defocus.synth.plan import make_plan
@@ -60,18 +61,19 @@ def test_shards_are_plain_tar_files_of_the_same_bytes(tmp_path: Path) -> None:
         "sha256": hashlib.sha256(b"sssss").hexdigest(),
         "bytes": 5,
     }
-    found = read_shard(data)
-    assert list(found)[:3] == ["000001.blurred.png", "000001.sharp.png", "000001.json"]
-    assert json.loads(found["000005.json"]) == {"id": 5, "ü": 0.1}
-    (tmp_path / "a.tar").write_bytes(data)
+    store = open_store(tmp_path)
+    store.write("a.tar", data)
+    members = {name: data[at : at + size] for name, (at, size) in shard_index(store, "a.tar").items()}
+    assert list(members)[:3] == ["000001.blurred.png", "000001.sharp.png", "000001.json"]
+    assert json.loads(members["000005.json"]) == {"id": 5, "ü": 0.1}
     listed = subprocess.run(["tar", "tvf", tmp_path / "a.tar"], capture_output=True, text=True, check=True).stdout
     assert listed.count("1970-01-01") == 6
     with tarfile.open(tmp_path / "a.tar") as tar:
         assert {(m.uid, m.gid, m.uname, m.mode) for m in tar} == {(0, 0, "", 0o644)}
-    with pytest.raises(DatasetError, match="the shard cannot be read"):
-        read_shard(data[:900])
-    with pytest.raises(DatasetError, match="the shard cannot be read"):
-        read_shard(b"no tar" * 200)
+    for damaged in (data[:900], b"no tar" * 200):
+        store.write("b.tar", damaged)
+        with pytest.raises(DatasetError, match=r"b\.tar: the shard cannot be read"):
+            shard_index(store, "b.tar")
 
 
 # --- Parquet ---

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from defocus.errors import DatasetError, MissingExtraError
+from defocus.files.pair_folders import LEDGER
 from defocus.synth import run as leading
 from defocus.synth.engines.local import TRIES
 from defocus.synth.engines.ray import RayEngine, _Team
-from defocus.synth.ledger import NAME
 from defocus.synth.lens_pool import LensPool
 from defocus.synth.plan import make_plan
 from defocus.synth.run import run_plan
@@ -65,7 +65,7 @@ def killing() -> Iterator[KillingEngine]:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """All files but the ledger, which knows times."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(NAME))
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(LEDGER))
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 

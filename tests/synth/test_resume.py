@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from defocus.synth.ledger import NAME, Ledger
+from defocus.files.pair_folders import LEDGER
+from defocus.synth.ledger import Ledger
 from defocus.synth.verify import verify_folder
 
 PATIENCE_S = 240.0
@@ -53,7 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         p.relative_to(folder).as_posix(): p.read_bytes()
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and not p.name.startswith(NAME)
+        if p.is_file() and not p.name.startswith(LEDGER)
     }
 
 
@@ -78,7 +79,7 @@ def test_kills_change_no_byte(plan_file: Path, reference_folder: Path, tmp_path:
     wait_for_pictures(out, first)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate(timeout=60.0)  # ends when the last of its workers has noticed and closed its output
-    with Ledger(out / NAME, read_only=True) as ledger:
+    with Ledger(out / LEDGER, read_only=True) as ledger:
         assert ledger.counts().get("done", 0) < 10  # it was killed before the end
     second = start(plan_file, out, 2)
     end = time.monotonic() + PATIENCE_S

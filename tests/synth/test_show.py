@@ -13,8 +13,9 @@ from PIL import Image
 
 from defocus.cli import run
 from defocus.draw.synth_pair import draw_pair
+from defocus.files.pair_folders import LEDGER
 from defocus.synth.engines.local import LocalEngine
-from defocus.synth.ledger import NAME, Ledger
+from defocus.synth.ledger import Ledger
 from defocus.synth.plan import SPLITS, make_plan
 from defocus.synth.run import run_plan
 from defocus.synth.show import show_pair
@@ -136,7 +137,7 @@ def test_the_figure_says_what_the_pair_is_made_of(reference_folder: Path) -> Non
 def test_the_sharpest_two_thirds_of_a_run_are_kept(reference_folder: Path, tiny_plan: dict[str, Any]) -> None:
     """Pairs are those that the rule picks from everything that was drawn, split by split."""
     plan = make_plan(tiny_plan)
-    with Ledger(reference_folder / NAME, read_only=True) as ledger:
+    with Ledger(reference_folder / LEDGER, read_only=True) as ledger:
         for split in SPLITS:
             items = list(ledger.items(split))
             drawn = [(one, record) for one, _, _, record in items if record]

@@ -48,7 +48,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .ablation import run_ablation
-    from .datasets import open_test_set
     from .downstream.depth import DisparityEstimator
     from .downstream.judge import judge
     from .downstream.segmentation import Segmenter
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from .results import Results
     from .table_file import EvaluationTable, load_table
     from .tables import compare, latex
+    from .test_sets import open_test_set
 
 
 def __getattr__(name: str) -> object:

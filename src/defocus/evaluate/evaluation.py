@@ -20,16 +20,16 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, MissingPackageError
+from ..files.journal import Journal
 from ..files.pictures import PICTURES
 from ..files.stores import open_store
-from .datasets import open_test_set, pair_folders, photographs
 from .figures import draw_figures
 from .measures import Display, Measure, make_measure
-from .pictures import FileImage, Image, TestImage, TestSet
 from .results import Problem, Record, Results
 from .saved import SavedPictures, fingerprint
 from .table_file import EvaluationTable, TableRow, Test
 from .tables import compare, latex
+from .test_sets import FileImage, Image, TestImage, TestSet, open_test_set, pair_folders, photographs
 
 Restorer = Callable[[Display], Float[np.ndarray, "rows cols 3"]]  # display values 0..1 to the same, not clipped
 MakeRestorer = Callable[[TableRow, EvaluationTable], Restorer]
@@ -250,25 +250,18 @@ class MeasureJournal:
     """Values by measure, picture and truth, in a file of lines of JSON."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._values: dict[str, float] = {}
-        if file.is_file():
-            for line in file.read_text(encoding="utf-8").splitlines():
-                with suppress(ValueError, KeyError, TypeError):  # the last line of a run that was killed
-                    entry = json.loads(line)
-                    self._values[entry["key"]] = float(entry["value"])
+        self._journal = Journal(file, "key")
 
     def value(self, measure: Measure, image: _Picture, truth: _Picture | None) -> float:
         """The value of a measure, computed and noted where it is new."""
         truth = truth if measure.kind.needs_truth else None
         key = f"{measure.version}:{image.digest}:{truth.digest if truth else ''}"
-        if key not in self._values:
-            value = measure(image.values, truth.values if truth else None)
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "value": repr(value)}) + "\n")
-            self._values[key] = value
-        return self._values[key]
+        entry = self._journal.get(key) or {}
+        with suppress(KeyError, TypeError, ValueError):
+            return float(entry["value"])
+        value = measure(image.values, truth.values if truth else None)
+        self._journal.write(key, value=repr(value))  # as text: JSON has no infinite PSNR
+        return value
 
 
 @dataclass(frozen=True, slots=True)

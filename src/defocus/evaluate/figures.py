@@ -12,10 +12,10 @@ from scipy.ndimage import uniform_filter
 
 from ..errors import DefocusError
 from .measures import KINDS
-from .pictures import Image, TestImage, TestSet
 from .results import Problem, Record, Results
 from .table_file import TableRow, Test, slug
 from .tables import LEVELLED, level_means, number_text, picture_count
+from .test_sets import Image, TestImage, TestSet
 
 Source = Callable[[TableRow, Test, TestImage], Image | None]
 Box = tuple[int, int, int]  # top, left, side: pixels

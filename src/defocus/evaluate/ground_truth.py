@@ -27,10 +27,10 @@ from .photometry import (
     to_display,
     to_linear,
 )
-from .pictures import TestImage
 from .psnr_bias import Bias, measure_bias
 from .registration import Registration, register, warped
 from .residual_blur import BlurMap, blur_map
+from .test_sets import TestImage
 
 CELL_PX = 32
 
@@ -194,7 +194,7 @@ def find_real_pairs(
 ) -> list[TestImage]:
     """The pairs of a folder: those of two folders where `sharp` names the other; a published set by its `kind`, however
     complete; else input and target, DPDD's layout, or what `defocus synth run` made."""
-    from .datasets import open_test_set, pair_folders
+    from .test_sets import open_test_set, pair_folders
 
     if sharp is not None:
         sides = Path(folder), Path(sharp)

@@ -16,7 +16,6 @@ from ..draw.pages import histogram, page
 from ..errors import DatasetError
 from ..files.stores import open_store
 from .ground_truth import PairAnalysis, analyse_all, csv_text
-from .pictures import TestImage
 from .report_pictures import (
     arrows,
     blur_blocks,
@@ -29,6 +28,7 @@ from .report_pictures import (
 )
 from .residual_blur import BLURRED_PX
 from .tables import number_text
+from .test_sets import TestImage
 
 SHOWN = 40  # pairs with pictures
 MORE_STYLE = """

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
 from ..files.settings import read_toml, validated
-from .datasets import TestKind
 from .measures import KINDS
+from .test_sets import TestKind
 
 
 class _TablePart(BaseModel):
@@ -72,7 +72,7 @@ class Test(_TablePart):
 
     @property
     def label(self) -> str:
-        from .datasets import FACTS
+        from .test_sets import FACTS
 
         return self.name or (FACTS[self.kind].title if self.kind in FACTS else Path(self.folder).name)
 

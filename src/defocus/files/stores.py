@@ -115,6 +115,7 @@ class Store:
         if self.is_local:
             lengths = []
             for path in paths:
+                _check(path)
                 with self._errors(path, "read"):
                     lengths.append(os.stat(f"{self.root}/{path}").st_size)
             return lengths
@@ -264,5 +265,8 @@ def _walk(root: Path, prefix: str) -> list[str]:
     def refuse(error: OSError) -> None:
         raise error
 
-    walk = os.walk(top, onerror=refuse) if top.is_dir() else ()
-    return [(Path(here) / name).relative_to(root).as_posix() for here, _, names in walk for name in names]
+    paths = []
+    for here, _, names in os.walk(top, onerror=refuse) if top.is_dir() else ():
+        folder = Path(here).relative_to(root).as_posix()
+        paths += names if folder == "." else [f"{folder}/{name}" for name in names]
+    return paths

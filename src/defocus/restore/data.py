@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, MissingExtraError
+from ..files.pair_folders import PairReader, find_pairs, identity
 from ..files.pictures import decode_picture
 from ..files.randomness import generator
 from ..synth.plan import Plan, SplitName, load_plan, make_plan
-from .pair_files import PairReader, find_pairs, identity
 from .views import draw_view, seen
 
 try:
@@ -110,7 +110,7 @@ class PairDataset(Dataset[Item]):
         self._reader.prepare([picture for pair in self.pairs for picture in pair.pictures.values()])
 
     def identity(self) -> str:
-        """Changes with the pairs; see `pair_files.identity`."""
+        """Changes with the pairs; see `pair_folders.identity`."""
         return identity(self._reader, self.pairs)
 
     def _changed(self, pictures: dict[str, Values], index: int, name: str) -> dict[str, Values]:

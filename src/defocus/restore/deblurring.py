@@ -20,7 +20,7 @@ from ..errors import DefocusError, MissingExtraError, PhotoError
 from ..files.exif import Metadata, metadata_of, read_metadata
 from ..files.pictures import FORMATS, KINDS, PICTURES, Format, encoded, quantise, read_picture, stored_bits
 from ..files.stores import open_store
-from .made_by import MadeBy, see
+from .made_by import MadeBy, photo_state
 from .tiles import deblur
 
 try:
@@ -150,7 +150,8 @@ def deblur_photo(
     made_by: MadeBy | None = None,
 ) -> list[str]:
     """Restore one photograph and write the result; notes on what was changed or left out."""
-    of = see(job.photo) if made_by is not None else None  # before it is read: one that changes meanwhile is noticed
+    # Before it is read: one that changes meanwhile is noticed.
+    of = photo_state(job.photo) if made_by is not None else None
     image, metadata, bits, notes = read_for_restoring(job.photo)
     try:
         made = deblur(

@@ -1,8 +1,8 @@
 """By what and of what the results in a folder were made, so that others are not taken for one's own.
 
-A hidden file in the folder holds a line of JSON for each result: its name, a sum of the weights, the settings that
-decide its pixels, and the photograph's size, time and sum. A line is written before its result, and an older result is
-removed before that: a file that is there was made by what its last line says, of what it says.
+A hidden journal in the folder has for each result a sum of the weights, the settings that decide its pixels, and the
+photograph's size, time and sum. A line is written before its result, and an older result is removed before that: a file
+that is there was made by what its last line says, of what it says.
 
 A photograph of the same size and time is taken for the same; its bytes are read only where the time differs, so that a
 thousand results are skipped without reading their photographs. Lines of older versions tell nothing of the photograph,
@@ -14,16 +14,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import PhotoError
+from ..files.journal import Journal
 from ..files.stores import open_store
 
 LINES = ".defocus.jsonl"
 ADVICE = "--overwrite makes it anew, or take another folder"
 ADVICE_FOR_ONE = "remove this result to make it alone anew; --overwrite makes all anew, or take another folder"
+
+
+@dataclass(frozen=True, slots=True)
+class PhotoState:
+    """A photograph's file as it was: size, time of its last change, sum of its bytes."""
+
+    bytes: int
+    mtime_ns: int
+    sum: str
 
 
 @dataclass
@@ -32,24 +42,12 @@ class MadeBy:
 
     folder: Path
     by: Mapping[str, Any]
-    _lines: dict[str, _Line] = field(default_factory=dict)
+    _journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
-        open_store(self.folder.absolute()).check_writable()
+        open_store(self.folder).check_writable()
         self.by = json.loads(json.dumps(dict(self.by), default=str))
-        file = self.folder / LINES
-        if file.is_file():
-            text = file.read_text(encoding="utf-8")
-            if text and not text.endswith("\n"):
-                with file.open("a", encoding="utf-8") as cut:
-                    cut.write("\n")  # what comes next has a line of its own
-            for line in text.splitlines():
-                try:
-                    told = json.loads(line)
-                    name, by, of = str(told["result"]), dict(told["by"]), told.get("of")
-                    self._lines[name] = _Line(by, None if of is None else Seen(**of))
-                except (ValueError, KeyError, TypeError):  # a line that was cut when the machine stopped
-                    continue
+        self._journal = Journal(self.folder / LINES, "result")
 
     def check(self, results: Iterable[tuple[Path, Path]]) -> None:
         """Raise `PhotoError` for a result that is there and was made in another way, or of another photograph.
@@ -59,68 +57,51 @@ class MadeBy:
         for result, photo in results:
             if not result.exists():
                 continue
-            old = self._lines.get(self._name(result))
-            if old is None:
+            entry = self._journal.get(self._name(result))
+            if entry is None or not isinstance(entry.get("by"), dict):
                 raise PhotoError(f"is there already, and nothing tells what made it: {ADVICE}", file=result)
-            if old.by != self.by:
-                raise PhotoError(f"was made with {_difference(old.by, self.by)}: {ADVICE}", file=result)
-            if old.of is not None:
-                self._check_photo(result, photo, old.of)
+            if entry["by"] != self.by:
+                raise PhotoError(f"was made with {_difference(entry['by'], self.by)}: {ADVICE}", file=result)
+            if isinstance(entry.get("of"), dict):
+                self._check_photo(result, photo, entry["of"])
 
-    def _check_photo(self, result: Path, photo: Path, of: Seen) -> None:
+    def _check_photo(self, result: Path, photo: Path, before: Mapping[str, Any]) -> None:
         size, time = _size_and_time(photo)
-        if (size, time) == (of.bytes, of.mtime_ns):
+        if (size, time) == (before.get("bytes"), before.get("mtime_ns")):
             return
-        if size != of.bytes or file_sum(photo) != of.sum:
+        if size != before.get("bytes") or file_sum(photo) != before.get("sum"):
             raise PhotoError(f"was made of another photograph than {photo} is now: {ADVICE_FOR_ONE}", file=result)
-        self._write(result, replace(of, mtime_ns=time))  # copied or touched: its bytes need not be read again
+        # Copied or touched: its bytes need not be read again.
+        self._write(result, PhotoState(size, time, str(before["sum"])))
 
-    def note(self, result: Path, of: Seen) -> None:
+    def note(self, result: Path, of: PhotoState) -> None:
         """Remove an older result and write the line of the new one, which is to be written next."""
         result.unlink(missing_ok=True)
         self._write(result, of)
 
-    def _write(self, result: Path, of: Seen) -> None:
-        name = self._name(result)
-        with (self.folder / LINES).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"result": name, "by": self.by, "of": asdict(of)}) + "\n")
-        self._lines[name] = _Line(dict(self.by), of)
+    def _write(self, result: Path, of: PhotoState) -> None:
+        self._journal.write(self._name(result), by=self.by, of=asdict(of))
 
     def _name(self, result: Path) -> str:
         return result.absolute().relative_to(self.folder.absolute()).as_posix()
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A photograph's file as it was: size, time of its last change, sum of its bytes."""
-
-    bytes: int
-    mtime_ns: int
-    sum: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    by: dict[str, Any]
-    of: Seen | None
-
-
-def see(photo: Path) -> Seen:
-    """Raises `PhotoError` for a file that cannot be read."""
+def photo_state(photo: Path) -> PhotoState:
+    """State of a photograph's file. Raises `PhotoError` if it cannot be read."""
     size, time = _size_and_time(photo)
-    return Seen(size, time, file_sum(photo))
+    return PhotoState(size, time, file_sum(photo))
 
 
 def _size_and_time(photo: Path) -> tuple[int, int]:
     try:
-        told = photo.stat()
+        status = photo.stat()
     except OSError as error:
         raise PhotoError(f"cannot be read: {error.strerror}", file=photo) from error
-    return told.st_size, told.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def file_sum(file: str | Path) -> str:
-    """Of the bytes of a file. Raises `PhotoError` if it cannot be read."""
+    """Checksum of a file's bytes. Raises `PhotoError` if it cannot be read."""
     try:
         with Path(file).open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
@@ -129,7 +110,7 @@ def file_sum(file: str | Path) -> str:
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """In words; the sum of the weights stands for the file."""
+    """The settings that differ, in words; the sum of the weights stands for the file."""
     if old.get("weights") != new.get("weights"):
         return "other weights"
     keys = [key for key in (*new, *(k for k in old if k not in new)) if old.get(key) != new.get(key)]

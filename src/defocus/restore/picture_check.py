@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import DatasetError
+from ..files.pair_folders import AT_ONCE, THREADS
 from .data import PairDataset
-from .pair_files import AT_ONCE, THREADS
 
 ROLES = ("blurred", "sharp")
 STAGE = "checking pictures"

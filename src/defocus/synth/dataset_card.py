@@ -13,8 +13,9 @@ from typing import Self
 
 import numpy as np
 
+from ..files.pair_folders import JSON_LINES, Record
 from .layouts import DPDD_SPLITS
-from .metadata import CHECKSUMS, COLUMNS, JSON_LINES, SAMPLE, TABLE, Record, largest_blur_px
+from .metadata import CHECKSUMS, COLUMNS, SAMPLE, TABLE, largest_blur_px
 from .places import without_places
 from .plan import SPLITS, Plan
 

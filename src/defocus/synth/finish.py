@@ -9,13 +9,13 @@ from typing import Any
 
 from .. import __version__
 from ..errors import DatasetError
+from ..files.pair_folders import JSON_LINES, LEDGER, PLAN, pictures_of
 from ..files.pictures import decode_picture
 from ..files.stores import Store, open_store
 from .dataset_card import card_text
-from .folder import pictures_of
 from .layouts import is_picture_path
-from .ledger import NAME, Ledger
-from .metadata import CARD, CHECKSUMS, JSON_LINES, PLAN, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
+from .ledger import Ledger
+from .metadata import CARD, CHECKSUMS, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
 from .places import told_places
 from .plan import Plan
 
@@ -40,7 +40,7 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
             store.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DatasetError(f"cannot be made: {error.strerror}", file=store.folder) from error
-        file = ledger or store.folder / NAME
+        file = ledger or store.folder / LEDGER
         strangers = [p.name for p in store.folder.iterdir() if not p.name.startswith(".")]
     if strangers and not file.exists():
         raise DatasetError(

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.pair_folders import ROLES
 
-ROLES = ("blurred", "sharp", "left", "right")
 DPDD_SPLITS = {"train": "train", "validation": "val", "test": "test"}
 _DPDD = {"blurred": ("c", "source"), "sharp": ("c", "target"), "left": ("l", "source"), "right": ("r", "source")}
 _PAIRS = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
@@ -79,17 +79,3 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     info = tarfile.TarInfo(name)  # its times and owners are zero, its mode is 644
     info.size = len(data)
     tar.addfile(info, io.BytesIO(data))
-
-
-def read_shard(data: bytes, file: str = "a shard") -> dict[str, bytes]:
-    """Member to bytes, in their order."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-            found = {}
-            for info in tar:
-                part = tar.extractfile(info)
-                if part is not None:
-                    found[info.name] = part.read()
-            return found
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise DatasetError(f"the shard cannot be read: {error}", file=file) from error

@@ -19,7 +19,6 @@ from .places import apart_from_places, found_places, kept_places, same_places
 from .plan import Plan, completed, plan_difference
 from .recipe import Outcome
 
-NAME = "ledger.sqlite"
 FORMAT = 1
 STATUSES = ("drawn", "spare", "done", "rejected", "failed")
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.pair_folders import ROLES, Record
 from ..files.stores import Store
-from .layouts import ROLES
 from .parquet import Kind, parquet_bytes
 
-PLAN = "plan.json"
-JSON_LINES, TABLE, CHECKSUMS = "pairs.jsonl", "pairs.parquet", "checksums.sha256"
+TABLE, CHECKSUMS = "pairs.parquet", "checksums.sha256"
 CARD, SAMPLE, REPORT = "README.md", "sample.png", "report.html"
-
-Record = Mapping[str, Any]
 
 # Column of the table: its kind and what it means; the card explains the fields with the same words.
 COLUMNS: dict[str, tuple[Kind, str]] = {
@@ -76,18 +73,6 @@ _PAIRS = {
 def jsonl_bytes(records: Iterable[Record]) -> bytes:
     """One line for each record, keys sorted."""
     return b"".join(_compact(record, str(record.get("id", ""))).encode() + b"\n" for record in records)
-
-
-def read_jsonl(data: bytes, file: str = JSON_LINES) -> Iterator[dict[str, Any]]:
-    """The records again. Raises `DatasetError` that names the line."""
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise DatasetError(f"line {number} is no JSON: {error}", file=file) from error
-        if not isinstance(record, dict):
-            raise DatasetError(f"line {number} is no JSON object", file=file)
-        yield record
 
 
 def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:

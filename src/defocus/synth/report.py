@@ -13,11 +13,12 @@ import numpy as np
 
 from ..draw.pages import histogram, jpeg_uri, page
 from ..errors import DatasetError, PlanError
+from ..files.pair_folders import Record, pictures_of
 from ..files.pictures import decode_picture
 from ..files.stores import open_store
 from .dataset_card import PairStatistics, plan_in_words
-from .folder import PairFolder, open_folder, pictures_of
-from .metadata import REPORT, Record, largest_blur_px
+from .folder import PairFolder, open_folder
+from .metadata import REPORT, largest_blur_px
 from .places import placeless, without_places
 from .plan import SPLITS, make_plan, plan_difference
 from .reasons import merged_reasons

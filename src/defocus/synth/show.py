@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import DatasetError, PlanError
+from ..files.pair_folders import pictures_of
 from ..files.png import png_bytes
-from .folder import PairFolder, open_folder, pictures_of
+from .folder import PairFolder, open_folder
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.pair_folders import JSON_LINES, Record, existing_store, is_pair_folder, shard_index
 from ..files.pictures import decode_picture
 from ..files.png import png_bits
-from ..files.stores import Store, open_store
-from .folder import PairFolder, is_pair_folder, open_folder
-from .layouts import read_shard
-from .metadata import CHECKSUMS, JSON_LINES, TABLE, Record, jsonl_bytes, read_checksums, table_bytes
+from ..files.stores import Store
+from .folder import PairFolder, open_folder
+from .metadata import CHECKSUMS, TABLE, jsonl_bytes, read_checksums, table_bytes
 from .verify_foreign import verify_foreign
 
 Progress = Callable[[int, int], None]
-_NEEDED = ("id", "split", "source", "lens", "patch_px", "files")
+_TEXTS = ("id", "split", "source", "lens")
+_NEEDED = (*_TEXTS, "patch_px", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +47,11 @@ def verify_folder(folder: str | Path, *, pictures: bool = True, progress: Progre
     `pictures`: read and decode them too (files are always looked for). `progress` is called with pieces of work done
     and in all. A folder without metadata is checked as DPDD or as input and target folders.
     """
-    store = open_store(folder)
-    if store.folder is not None and not store.folder.is_dir():
-        raise DatasetError("there is no such folder", file=store.root)
+    store = existing_store(folder)
     if not is_pair_folder(store):
-        counts, problems = verify_foreign(store, pictures=pictures, progress=progress)
-        return Verdict(counts, problems)
-    opened = open_folder(folder)
-    try:
-        return _verify_own(opened, pictures, progress)
-    finally:
-        opened.close()
+        return Verdict(*verify_foreign(store, pictures=pictures, progress=progress))
+    with open_folder(folder) as pairs:
+        return _verify_own(pairs, pictures, progress)
 
 
 def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -> Verdict:
@@ -84,9 +79,9 @@ def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -
     if pictures:
         work = [list(group) for _, group in groupby(records, _place)]
         present = [group for group in work if _place(group[0]) in there]
-        for told, seen in _in_parallel(lambda group: _pictures(store, group, bits, listed), present, progress):
-            problems += told
-            counts["pictures decoded"] += seen
+        for faults, decoded in _in_parallel(lambda group: _pictures(store, group, bits, listed), present, progress):
+            problems += faults
+            counts["pictures decoded"] += decoded
     return Verdict(dict(counts), problems)
 
 
@@ -96,49 +91,59 @@ def _place(record: Record) -> str:
 
 
 def _incomplete_records(records: list[dict[str, Any]]) -> list[str]:
-    told = []
+    """What records lack that the other checks need."""
+    problems = []
     for number, record in enumerate(records, 1):
+        name = record.get("id", f"record {number}")
+        files = record.get("files")
+        files = files if isinstance(files, dict) else {}
         missing = [key for key in _NEEDED if key not in record]
-        roles = {"blurred", "sharp"} - set(record.get("files", {}))
-        if missing or roles:
-            name = record.get("id", f"record {number}")
-            told.append(f"{name}: its record lacks {', '.join([*missing, *sorted(f'files.{r}' for r in roles)])}")
-    return told
+        missing += [f"files.{role}" for role in ("blurred", "sharp") if role not in files]
+        for role, file in files.items():
+            kinds = {"path": str, "sha256": str, "bytes": int}
+            facts = file if isinstance(file, dict) else {}
+            missing += [f"files.{role}.{key}" for key, kind in kinds.items() if not isinstance(facts.get(key), kind)]
+        if not missing and not (
+            isinstance(record["patch_px"], int) and all(isinstance(record[k], str) for k in _TEXTS)
+        ):
+            missing = [f"a number as patch_px, or text as {', '.join(_TEXTS)}"]
+        problems += [f"{name}: its record lacks {', '.join(missing)}"] if missing else []
+    return problems
 
 
 def _metadata(opened: PairFolder, records: list[dict[str, Any]]) -> list[str]:
     """The lines of JSON and the table say what the ledger says, byte for byte."""
-    told = []
+    problems = []
     for name, make in ((JSON_LINES, jsonl_bytes), (TABLE, table_bytes)):
         if not opened.store.exists(name):
-            told.append(f"{name}: missing")
+            problems.append(f"{name}: missing")
         elif opened.store.read(name) != make(records):
             of = "the ledger" if opened.ledger is not None else JSON_LINES
-            told.append(f"{name}: does not say what {of} says")
+            problems.append(f"{name}: does not say what {of} says")
     if opened.ledger is not None:
         unfinished = opened.ledger.counts().get("drawn", 0)
         if unfinished:
-            told.append(f"{unfinished} chosen pairs are not made yet: run the same `defocus synth run` again")
+            problems.append(f"{unfinished} chosen pairs are not made yet: run the same `defocus synth run` again")
         for split in ("train", "validation", "test"):
             wanted = int(opened.plan.get(split, {}).get("pairs", 0))
             made = sum(record["split"] == split for record in records)
             if made < wanted:
-                told.append(f"{split}: {made} of the {wanted} planned pairs")
-    return told
+                problems.append(f"{split}: {made} of the {wanted} planned pairs")
+    return problems
 
 
 def _splits(records: list[dict[str, Any]]) -> list[str]:
-    told = []
+    problems = []
     for what, key in (("image", "source"), ("lens", "lens")):
         where: dict[str, set[str]] = {}
         for record in records:
             where.setdefault(record[key], set()).add(record["split"])
-        told += [
+        problems += [
             f"the {what} {name} is in several splits: {', '.join(sorted(splits))}"
             for name, splits in sorted(where.items())
             if len(splits) > 1
         ]
-    return told
+    return problems
 
 
 def _checksums(store: Store, records: list[dict[str, Any]], there: set[str], listed: dict[str, str]) -> list[str]:
@@ -147,21 +152,21 @@ def _checksums(store: Store, records: list[dict[str, Any]], there: set[str], lis
         return [f"{CHECKSUMS}: missing"]
     sums = {about["path"]: about["sha256"] for r in records for about in r["files"].values() if "member" not in about}
     shards = {about["path"] for r in records for about in r["files"].values() if "member" in about}
-    told = [f"{CHECKSUMS}: does not list {path}" for path in sorted((set(sums) | shards) - set(listed))]
+    problems = [f"{CHECKSUMS}: does not list {path}" for path in sorted((set(sums) | shards) - set(listed))]
     for path, digest in listed.items():
         if path in sums:
             if sums[path] != digest:
-                told.append(f"{CHECKSUMS}: another sum for {path} than its record holds")
+                problems.append(f"{CHECKSUMS}: another sum for {path} than its record holds")
         elif path not in there:
-            told += [f"{path}: missing, though {CHECKSUMS} lists it"] if path not in shards else []
+            problems += [f"{path}: missing, though {CHECKSUMS} lists it"] if path not in shards else []
         elif path not in shards and hashlib.sha256(store.read(path)).hexdigest() != digest:
-            told.append(f"{path}: not what {CHECKSUMS} says")
-    return told
+            problems.append(f"{path}: not what {CHECKSUMS} says")
+    return problems
 
 
 def _pictures(store: Store, records: list[dict[str, Any]], bits: int, listed: dict[str, str]) -> tuple[list[str], int]:
     """Problems of the pictures of one shard, or of one pair, and how many were decoded."""
-    told: list[str] = []
+    problems: list[str] = []
     seen = 0
     members: dict[str, bytes] | None = None
     if "member" in records[0]["files"]["blurred"]:
@@ -169,14 +174,14 @@ def _pictures(store: Store, records: list[dict[str, Any]], bits: int, listed: di
         try:
             shard = store.read(path)
             if listed.get(path, "") not in ("", hashlib.sha256(shard).hexdigest()):
-                told.append(f"{path}: not what {CHECKSUMS} says")
-            members = read_shard(shard, path)
+                problems.append(f"{path}: not what {CHECKSUMS} says")
+            members = {name: shard[at : at + size] for name, (at, size) in shard_index(store, path).items()}
         except DatasetError as error:
             return [str(error)], 0
         promised = {about["member"] for record in records for about in record["files"].values()}
         lines = {name.partition(".")[0] + ".json" for name in promised}
-        told += [f"{path}: {name} belongs to no pair" for name in members if name not in promised | lines]
-        told += [f"{path}: holds no {name}" for name in sorted(lines - set(members))]
+        problems += [f"{path}: {name} belongs to no pair" for name in members if name not in promised | lines]
+        problems += [f"{path}: holds no {name}" for name in sorted(lines - set(members))]
     for record in records:
         shapes = {}
         for role, about in record["files"].items():
@@ -184,19 +189,19 @@ def _pictures(store: Store, records: list[dict[str, Any]], bits: int, listed: di
             try:
                 data = store.read(about["path"]) if members is None else members[about["member"]]
             except (DatasetError, KeyError):
-                told += [] if members is None else [f"{about['path']}: holds no {about['member']}"]
-                continue  # a missing file is told already
+                problems += [] if members is None else [f"{about['path']}: holds no {about['member']}"]
+                continue  # a missing file is among the problems already
             problem, shape = _picture(data, about, bits)
-            told += [f"{name}: {problem}"] if problem else []
+            problems += [f"{name}: {problem}"] if problem else []
             if shape is not None:
                 seen, shapes[role] = seen + 1, shape
         wanted = int(record["patch_px"])
-        told += [
+        problems += [
             f"{record['id']}: the {role} picture has {width}×{height} pixels; expected {wanted}×{wanted}"
             for role, (height, width) in shapes.items()
             if (height, width) != (wanted, wanted)
         ]
-    return told, seen
+    return problems, seen
 
 
 def _picture(data: bytes, about: dict[str, Any], bits: int) -> tuple[str, tuple[int, int] | None]:

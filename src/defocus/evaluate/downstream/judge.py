@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ...errors import DatasetError, DefocusError
 from ...files.pictures import PICTURES
-from ..pictures import FileImage, Image, TestImage
+from ..test_sets import FileImage, Image, TestImage
 from .depth import DisparityEstimator, disparity_rmse
 from .segmentation import Choice, Prompt, Segmenter, overlap
 

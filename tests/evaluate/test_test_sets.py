@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from defocus.errors import DatasetError
-from defocus.evaluate import datasets
-from defocus.evaluate.datasets import FACTS, open_test_set
-from defocus.evaluate.pictures import FileImage, TestImage, unique_ids
+from defocus.errors import DatasetError, PhotoError
+from defocus.evaluate import test_sets
+from defocus.evaluate.test_sets import FACTS, FileImage, TestImage, open_test_set, unique_ids
 
 from ..synth.fake_folder import fake_folder
 
@@ -27,7 +26,7 @@ def picture(path: Path, size: tuple[int, int] = (40, 32), seed: int = 0) -> Path
 def few(monkeypatch: pytest.MonkeyPatch, kind: str, count: int, size: tuple[int, int] = (40, 32)) -> None:
     """A data set that should hold only so many."""
     facts = dataclasses.replace(FACTS[kind], counts={"test": count}, size=size)
-    monkeypatch.setitem(datasets.FACTS, kind, facts)
+    monkeypatch.setitem(test_sets.FACTS, kind, facts)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_a_damaged_file_is_left_for_the_run_to_tell(tmp_path: Path, monkeypatch:
     (tmp_path / "source/b.png").write_bytes(b"no picture")
     found = open_test_set("rtf", tmp_path)
     assert [image.id for image in found.images] == ["a", "b"]
-    with pytest.raises(DatasetError, match="no picture that can be read"):
+    with pytest.raises(PhotoError, match=r"b\.png: cannot be decoded"):
         found.images[1].input.size()
 
 

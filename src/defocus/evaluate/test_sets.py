@@ -1,4 +1,4 @@
-"""Readers of the test sets: DPDD, RealDOF, RTF, LFDOF, SYNDOF, folders of our own, and photographs without a truth.
+"""Test sets and their pictures: DPDD, RealDOF, RTF, LFDOF, SYNDOF, folders of our own, photographs without a truth.
 
 Each says what it found against what the set should hold. Counts: DPDD 76 (Abuolaim and Brown, 2020), RealDOF 50 (Lee et
 al., 2021), RTF 22 (D'Andrès et al., 2016), LFDOF 725 for testing (Ruan et al., 2021), SYNDOF 8,231 without a published
@@ -8,21 +8,129 @@ split (Lee et al., 2019). Another count is an error unless the table says `parti
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from ..errors import DatasetError
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DatasetError, FileError
+from ..files import pictures
+from ..files.pair_folders import (
+    BLURRED,
+    SHARP,
+    SPLITS,
+    PairReader,
+    PictureFile,
+    existing_store,
+    find_pairs,
+    is_pair_folder,
+    match_names,
+    pictures_by_name,
+    read_records,
+)
 from ..files.pictures import PICTURES
 from ..files.stores import open_store
-from ..restore.pair_files import SPLITS, PairReader, Picture, find_pairs
-from ..synth.folder import is_pair_folder, open_folder
-from .pictures import FileImage, StoredImage, TestImage, TestSet, check_sizes, unique_ids
 
+Values = Float[np.ndarray, "rows cols 3"]
 TestKind = Literal["dpdd", "realdof", "rtf", "lfdof", "syndof", "pairs", "photographs"]
-BLURRED = ("source", "input", "blur", "blurred", "image", "images", "defocused")
-SHARP = ("target", "ground_truth", "gt", "sharp", "truth", "all_in_focus", "image_sharp")
+SUFFIXES = (*PICTURES, ".bmp")
+
+
+class Image(Protocol):
+    """A picture that can be read when it is needed."""
+
+    @property
+    def place(self) -> str:
+        """Full name, for messages."""
+
+    def read(self) -> Values:
+        """Display values 0..1."""
+
+    def digest(self) -> str:
+        """Checksum of its bytes."""
+
+    def size(self) -> tuple[int, int]:
+        """Width and height, without decoding it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileImage:
+    """A photograph: PNG, JPEG or TIFF of 8 or 16 bits, turned upright, in sRGB."""
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    def read(self) -> Values:
+        return pictures.read_picture(self.path)[0]
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    def size(self) -> tuple[int, int]:
+        return pictures.upright_size(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """A picture of a folder of pairs, or one that we saved, as it is stored; it may lie in a shard."""
+
+    reader: PairReader = field(repr=False)
+    picture: PictureFile
+
+    @property
+    def place(self) -> str:
+        return self.reader.place(self.picture)
+
+    def read(self) -> Values:
+        values = pictures.decode_picture(self.reader.read(self.picture), self.place)
+        return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.reader.read(self.picture)).hexdigest()
+
+    def size(self) -> tuple[int, int]:
+        rows, cols, _ = self.reader.size(self.picture)
+        return cols, rows
+
+
+@dataclass(frozen=True, slots=True)
+class TestImage:
+    """A blurred picture and, where there is one, the sharp one; `blur_px` is the largest blur radius, if known."""
+
+    __test__ = False  # not what pytest looks for
+
+    id: str
+    input: Image
+    truth: Image | None = None
+    blur_px: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that a restored copy may have in a folder: the id, or what the blurred file is called."""
+        return tuple(dict.fromkeys((self.id, Path(self.input.place.split(" (")[0]).stem)))
+
+
+@dataclass(frozen=True, slots=True)
+class TestSet:
+    """The pictures of a column of a table, and what is to be said of them."""
+
+    __test__ = False
+
+    name: str
+    kind: str
+    images: tuple[TestImage, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_truth(self) -> bool:
+        return all(image.truth is not None for image in self.images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +210,30 @@ def open_test_set(
 def photographs(folder: str | Path) -> list[TestImage]:
     """All pictures of a folder, without a truth."""
     root = _existing(folder)
-    by_name = _by_name(root)
+    by_name = pictures_by_name(open_store(root), suffixes=SUFFIXES)
     if not by_name:
         raise DatasetError(f"no photographs here ({', '.join(PICTURES)})", file=root)
-    return [TestImage(i, FileImage(path)) for i, path in zip(unique_ids(list(by_name)), by_name.values(), strict=True)]
+    ids = unique_ids(list(by_name))
+    return [TestImage(i, FileImage(root / path)) for i, path in zip(ids, by_name.values(), strict=True)]
 
 
 def own_pairs(folder: str | Path, split: str) -> list[TestImage]:
     """The pairs that `defocus synth run` made, with their blur; or those of a folder with input and target."""
     store, pairs = find_pairs(folder, split)
-    blur: dict[str, float] = {}
+    blur_px: dict[str, float] = {}
     if is_pair_folder(store):
-        opened = open_folder(folder)
-        try:
-            blur = {str(record["id"]): found for record in opened.records() if (found := _blur_px(record)) is not None}
-        finally:
-            opened.close()
-    reader = PairReader(store)
-
-    def stored(picture: Picture) -> StoredImage:
-        whole_file = store.folder is not None and not picture.member
-        return StoredImage(reader, picture, Path(store.place(picture.path)) if whole_file else None)
-
-    ids = unique_ids([pair.id for pair in pairs])
+        blur_px = {str(r["id"]): blur for r in read_records(store) if (blur := _blur_px(r)) is not None}
+    reader, ids = PairReader(store), unique_ids([pair.id for pair in pairs])
+    blurred, sharp = ([StoredImage(reader, pair.pictures[role]) for pair in pairs] for role in ("blurred", "sharp"))
     return [
-        TestImage(name, stored(pair.pictures["blurred"]), stored(pair.pictures["sharp"]), blur.get(pair.id))
-        for name, pair in zip(ids, pairs, strict=True)
+        TestImage(name, a, b, blur_px.get(pair.id)) for name, pair, a, b in zip(ids, pairs, blurred, sharp, strict=True)
     ]
 
 
 def _is_foreign(folder: str | Path) -> bool:
     """Whether it is a folder of this machine with pairs that others made: their sizes stand in the files' headers."""
     store = open_store(folder)
-    return store.folder is not None and not is_pair_folder(store)
+    return store.is_local and not is_pair_folder(store)
 
 
 def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage]:
@@ -153,57 +252,40 @@ def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage
 
 
 def pair_folders(blurred: Path, sharp: Path) -> list[TestImage]:
-    """Pairs by name; several blurred pictures of one sharp one by its name as their folder's or their beginning; by
-    order where no names agree and there are as many, as in DPDD."""
-    inputs, truths = _by_name(blurred), _by_name(sharp)
+    """Pairs of two folders; see `match_names`. Raises `DatasetError` where a picture belongs to none."""
+    inputs, truths = (pictures_by_name(open_store(side), suffixes=SUFFIXES) for side in (blurred, sharp))
     if not inputs or not truths:
         raise DatasetError("there are no pictures in it", file=blurred if not inputs else sharp)
-    belongs = {name: _truth_of(name, truths) for name in inputs}
-    if len(inputs) == len(truths) and not any(belongs.values()):
-        belongs = dict(zip(inputs, truths, strict=True))
-    alone = sorted(name for name, truth in belongs.items() if truth is None)
-    unused = sorted(truths.keys() - set(belongs.values()))
-    if alone or unused:
-        told = [f"{len(names)} {what} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
-                for names, what in ((alone, "without a sharp one"), (unused, "sharp ones without a blurred one"))
-                if names]  # fmt: skip
-        raise DatasetError(
-            f"{len(inputs)} pictures, {len(truths)} in {sharp.name}; unpaired are {' and '.join(told)}", file=blurred
+    matching = match_names(inputs, truths)
+    alone = [
+        f"{len(names)} {what} ({', '.join(sorted(names)[:3])}{', …' if len(names) > 3 else ''})"
+        for names, what in (
+            (matching.blurred_alone, "without a sharp one"),
+            (matching.sharp_alone, "sharp ones without a blurred one"),
         )
-    ids = unique_ids(list(inputs))
+        if names
+    ]
+    if alone:
+        raise DatasetError(
+            f"{len(inputs)} pictures, {len(truths)} in {sharp.name}; unpaired are {' and '.join(alone)}", file=blurred
+        )
     return [
-        TestImage(short, FileImage(inputs[name]), FileImage(truths[truth]))
-        for short, (name, truth) in zip(ids, belongs.items(), strict=True)
-        if truth is not None
+        TestImage(short, FileImage(blurred / inputs[name]), FileImage(sharp / truths[truth]))
+        for short, (name, truth) in zip(unique_ids(list(inputs)), matching.pairs, strict=True)
     ]
 
 
-def _truth_of(name: str, truths: Mapping[str, Any]) -> str | None:
-    if name in truths:
-        return name
-    parent, _, last = name.rpartition("/")
-    if parent in truths:
-        return parent
-    stem = last
-    while "_" in stem or "-" in stem:  # IMG_2162_3 of IMG_2162
-        stem = stem[: max(stem.rfind("_"), stem.rfind("-"))]
-        for found in (f"{parent}/{stem}".lstrip("/"), stem):
-            if found in truths:
-                return found
-    return None
-
-
 def _check_count(facts: Facts, count: int, split: str, folder: str | Path, partial: bool) -> list[str]:
-    wanted = facts.counts.get(split)
-    if wanted is None or count == wanted:
+    count_expected = facts.counts.get(split)
+    if count_expected is None or count == count_expected:
         return []
-    told = f"{count} pairs; {facts.title} has {wanted:,} for {split}ing" if split != "validation" else (
-        f"{count} pairs; {facts.title} has {wanted:,} for validation")  # fmt: skip
+    purpose = "validation" if split == "validation" else f"{split}ing"
+    message = f"{count} pairs; {facts.title} has {count_expected:,} for {purpose}"
     if facts.certain and not partial:
         raise DatasetError(
-            f"{told}: complete it ({facts.arrange}), or write partial = true where the table names it", file=folder
+            f"{message}: complete it ({facts.arrange}), or write partial = true where the table names it", file=folder
         )
-    return [told + ("" if facts.certain else ", as far as we know")]
+    return [message + ("" if facts.certain else ", as far as we know")]
 
 
 def _check_size(facts: Facts, sizes: Mapping[str, tuple[int, int]], folder: str | Path, partial: bool) -> list[str]:
@@ -213,41 +295,57 @@ def _check_size(facts: Facts, sizes: Mapping[str, tuple[int, int]], folder: str 
     if not other:
         return []
     name, (width, height) = next(iter(other.items()))
-    told = (
+    message = (
         f"{len(other)} of {len(sizes)} pictures, such as {name} of {width}×{height}, do not have the "
         f"{facts.size[0]}×{facts.size[1]} pixels of {facts.title}"
     )
     if facts.size_certain and not partial:
         raise DatasetError(
-            f"{told}: were they resized? partial = true in the table takes them as they are", file=folder
+            f"{message}: were they resized? partial = true in the table takes them as they are", file=folder
         )
-    return [told + ("" if facts.size_certain else " (as far as we know its size)")]
+    return [message + ("" if facts.size_certain else " (as far as we know its size)")]
 
 
 def _blur_px(record: Mapping[str, Any]) -> float | None:
-    """The largest blur radius of the layers of a pair."""
+    """Largest blur radius of the layers of a pair."""
     radii = record.get("layer_coc_px") or record.get("coc_px")
     return float(max(abs(float(r)) for r in radii)) if radii else None
 
 
-def _by_name(folder: Path) -> dict[str, Path]:
-    """The pictures of a folder and of those in it by their names without endings, in order; not hidden ones."""
-    found: dict[str, Path] = {}
-    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in (*PICTURES, ".bmp") and p.is_file()):
-        inner = path.relative_to(folder)
-        if any(part.startswith(".") for part in inner.parts):
-            continue
-        name = inner.with_suffix("").as_posix()
-        if name in found:
-            raise DatasetError(f"{found[name].name} has the same name but for its ending; rename one", file=path)
-        found[name] = path
-    return found
-
-
 def _existing(folder: str | Path) -> Path:
-    store = open_store(folder)
+    store = existing_store(folder)
     if store.folder is None:
         raise DatasetError("this kind of test set is read from a folder, not from an address", file=folder)
-    if not store.folder.is_dir():
-        raise DatasetError("there is no such folder", file=store.folder)
     return store.folder
+
+
+def check_sizes(images: tuple[TestImage, ...]) -> dict[str, tuple[int, int]]:
+    """Width and height of each picture by its id. Raises `DatasetError` where a truth has another size.
+
+    A file that cannot be opened is left out: the run will name it, and go on with the others.
+    """
+    sizes: dict[str, tuple[int, int]] = {}
+    for image in images:
+        try:
+            size = image.input.size()
+            truth = size if image.truth is None else image.truth.size()
+        except FileError:
+            continue
+        if truth != size:
+            sides = " and ".join(f"{w}×{h}" for w, h in (size, truth))
+            assert image.truth is not None
+            raise DatasetError(
+                f"input and truth have {sides} pixels (the truth is {image.truth.place}): they do not belong together, "
+                "or one was resized",
+                file=image.input.place,
+            )
+        sizes[image.id] = size
+    return sizes
+
+
+def unique_ids(paths: list[str]) -> list[str]:
+    """Short names for paths with "/": their last part where that is unique, else all of it with "__"."""
+    last = [path.rpartition("/")[2] for path in paths]
+    if len(set(last)) == len(last):
+        return last
+    return [path.strip("/").replace("/", "__") for path in paths]

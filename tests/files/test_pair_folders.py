@@ -1,0 +1,110 @@
+"""Which pictures of a folder belong together."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from defocus.errors import DatasetError
+from defocus.files.pair_folders import PairReader, PictureFile, find_pairs, find_sides, match_names
+from defocus.files.stores import open_store
+
+
+def picture(path: Path, size: tuple[int, int] = (6, 4)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.zeros((size[1], size[0], 3), np.uint8)).save(path)
+
+
+@pytest.mark.parametrize(
+    ("blurred", "sharp", "pairs"),
+    [
+        (["a", "b"], ["a", "b"], [("a", "a"), ("b", "b")]),
+        (["1P03", "1P09"], ["1P02", "1P08"], [("1P03", "1P02"), ("1P09", "1P08")]),
+        (["I/7", "I/8", "K_2_3"], ["I", "K_2"], [("I/7", "I"), ("I/8", "I"), ("K_2_3", "K_2")]),
+    ],
+)
+def test_names_that_belong_together(blurred: list[str], sharp: list[str], pairs: list[tuple[str, str]]) -> None:
+    matching = match_names(blurred, sharp)
+    assert (matching.pairs, matching.blurred_alone, matching.sharp_alone) == (pairs, [], [])
+
+
+def test_names_that_belong_to_none() -> None:
+    matching = match_names(["a", "b", "c"], ["a", "d", "e"])
+    assert (matching.pairs, matching.blurred_alone, matching.sharp_alone) == ([("a", "a")], ["b", "c"], ["d", "e"])
+    assert match_names(["a", "b"], ["c"]).pairs == []
+
+
+@pytest.mark.parametrize(
+    ("blurred", "sharp"),
+    [
+        ("train_c/source", "train_c/target"),
+        ("train/input", "train/target"),
+        ("data/train/blur", "data/train/sharp"),
+        ("train/image", "train/sharp"),
+        ("input", "gt"),
+        ("source", "ground_truth"),
+    ],
+)
+def test_layouts_of_others(blurred: str, sharp: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        picture(tmp_path / blurred / f"{name}.png")
+        picture(tmp_path / sharp / f"{name}.jpg")
+    _, pairs = find_pairs(tmp_path, "train")
+    assert [pair.id for pair in pairs] == [f"{blurred}/a", f"{blurred}/b"]
+    assert pairs[1].pictures == {
+        "blurred": PictureFile(f"{blurred}/b.png"),
+        "sharp": PictureFile(f"{sharp}/b.jpg"),
+    }
+    if "train" in blurred:
+        with pytest.raises(DatasetError, match="no pairs of the split 'test'"):
+            find_pairs(tmp_path, "test")
+
+
+def test_views_of_dual_pixels(tmp_path: Path) -> None:
+    for folder in ("train_c/source", "train_c/target", "train_l/source", "train_r/source"):
+        picture(tmp_path / "dpdd" / folder / "a.png")
+    (pair,) = find_pairs(tmp_path / "dpdd", "train")[1]
+    assert {role: file.path for role, file in pair.pictures.items()} == {
+        "blurred": "train_c/source/a.png",
+        "sharp": "train_c/target/a.png",
+        "left": "train_l/source/a.png",
+        "right": "train_r/source/a.png",
+    }
+    sides = find_sides(open_store(tmp_path / "dpdd"), eyes=True)
+    assert [(side.blurred, side.sharp) for side in sides] == [
+        (f"train_{eye}/source", "train_c/target") for eye in ("c", "l", "r")
+    ]
+    for folder in ("input", "target", "left", "right"):
+        picture(tmp_path / "pairs" / "train" / folder / "a.png")
+    (pair,) = find_pairs(tmp_path / "pairs", "train")[1]
+    assert sorted(pair.pictures) == ["blurred", "left", "right", "sharp"]
+
+
+def test_sides_that_are_missing_are_named(tmp_path: Path) -> None:
+    picture(tmp_path / "train" / "input" / "a.png")
+    with pytest.raises(DatasetError, match="train/input: there is no folder train/target"):
+        find_pairs(tmp_path, "train")
+    picture(tmp_path / "train" / "target" / "a.png")
+    picture(tmp_path / "train" / "target" / "b.png")
+    with pytest.raises(DatasetError, match=r"train/input: 1 pictures, but 2 sharp ones; b is"):
+        find_pairs(tmp_path, "train")
+    picture(tmp_path / "images" / "c.png")  # a folder of anything
+    assert [side.blurred for side in find_sides(open_store(tmp_path))] == ["train/input"]
+
+
+def test_shards_that_promise_more_than_they_hold(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo("0.sharp.png")
+        info.size = 2**40
+        tar.fileobj.write(info.tobuf())  # type: ignore[union-attr]
+    (tmp_path / "a.tar").write_bytes(buffer.getvalue()[:512] + bytes(1024))
+    with pytest.raises(DatasetError, match=r"a\.tar: the shard cannot be read"):
+        PairReader(open_store(tmp_path)).read(PictureFile("a.tar", "0.sharp.png"))
+    with pytest.raises(DatasetError, match="not a path within"):
+        PairReader(open_store(tmp_path / "new")).read(PictureFile("../a.tar", "0.sharp.png"))
