@@ -22,9 +22,8 @@ from defocus.files.stores import open_store
 from defocus.photo import add_noise
 from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import member_name, pair_paths, shard_bytes, shard_path
-from defocus.synth.metadata import COLUMNS, checksums_text, jsonl_bytes, table_bytes, table_rows
+from defocus.synth.metadata import COLUMNS, checksums_text, is_table_of, jsonl_bytes, table_bytes, table_rows
 from defocus.synth.pairs import _noise_of
-from defocus.synth.parquet import PAGE_ROWS, parquet_bytes
 from defocus.synth.plan import make_plan
 
 from .fake_folder import fake_folder, fake_plan, fake_record
@@ -76,53 +75,11 @@ def test_shards_are_plain_tar_files_of_the_same_bytes(tmp_path: Path) -> None:
             shard_index(store, "b.tar")
 
 
-# --- Parquet ---
+# --- metadata ---
 
 
 def read_table(data: bytes) -> pyarrow.Table:
     return pyarrow.parquet.read_table(pyarrow.BufferReader(data))
-
-
-@pytest.mark.parametrize("rows", [0, 1, 8, 9, 10_000, PAGE_ROWS + 3])
-def test_parquet_as_arrow_reads_it(rows: int) -> None:
-    rng = np.random.default_rng(rows)
-    made = [
-        {
-            "text": None if rng.random() < 0.2 else f"zeile {n} – Ω🙂" * int(rng.integers(3)),
-            "whole": None if n % 3 == 0 else int(rng.integers(-(2**62), 2**62)),
-            "real": float(rng.normal()) if n % 2 else None,
-            "yes": bool(rng.integers(2)) if n % 5 else None,
-            "full": n,
-            "nested": json.dumps({"a": [n, None]}),
-        }
-        for n in range(rows)
-    ]
-    kinds = {"text": "text", "whole": "integer", "real": "number", "yes": "flag", "full": "integer", "nested": "json"}
-    data = parquet_bytes(made, kinds | {"never": "number"})
-    table = read_table(data)
-    assert table.to_pylist() == [row | {"never": None} for row in made]
-    types = [str(field.type) for field in table.schema]
-    assert types == ["string", "int64", "double", "bool", "int64", *types[5:6], "double"]
-    assert pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).metadata.num_row_groups == (1 if rows else 0)
-
-
-def test_parquet_keeps_odd_numbers_and_many_columns() -> None:
-    odd = [math.inf, -math.inf, -0.0, 5e-324, 1.7976931348623157e308]
-    kinds = {f"column {n}": "number" for n in range(40)}
-    table = read_table(parquet_bytes([dict.fromkeys(kinds, value) for value in odd], kinds))
-    assert table.num_columns == 40
-    assert [math.copysign(1.0, v) for v in table["column 39"].to_pylist()] == [1.0, -1.0, -1.0, 1.0, 1.0]
-    assert table["column 17"].to_pylist() == odd
-    assert math.isnan(read_table(parquet_bytes([{"a": math.nan}], {"a": "number"}))["a"][0].as_py())
-
-
-def test_parquet_refuses_what_is_not_of_a_column() -> None:
-    for kind, value in (("integer", 1.5), ("integer", 2**63), ("text", 3), ("number", "x")):
-        with pytest.raises(DatasetError, match="the column 'a' of the table"):
-            parquet_bytes([{"a": value}], {"a": kind})
-
-
-# --- metadata ---
 
 
 def test_lines_and_table_hold_the_records() -> None:
@@ -138,13 +95,42 @@ def test_lines_and_table_hold_the_records() -> None:
     for row, record in zip(rows, records, strict=True):
         assert [row["nearest_m"], row["farthest_m"]] == record["depth_m"]
         assert row["largest_blur_px"] == max(map(abs, record["coc_px"]))
-        assert json.loads(row["layer_coc_px"]) == record["layer_coc_px"]
+        assert row["layer_coc_px"] == record["layer_coc_px"]
+        assert row["sharpness"] == list(record["sharpness"])
+        assert row["notes"] == ["nothing — to note"]
+        assert json.loads(row["psf"]) == record["psf"]
         assert row["flip"] is record["flip"]
         assert (row["psf_kind"], row["seed"]) == ("lens", record["seed"])
     assert [rows[3][f"blurred_{part}"] for part in ("path", "member", "sha256")] == ["a.tar", "m", "ff"]
     assert rows[3]["sharp_path"] is None
     assert json.loads(rows[4]["more"]) == {"novel": {"a": 1}}
     assert set().union(*table_rows(records)) <= set(COLUMNS)
+
+
+def test_columns_of_the_table_have_real_types() -> None:
+    table = read_table(table_bytes([fake_record("train-000000", np.random.default_rng(2))]))
+    types = {field.name: str(field.type).replace("element", "item") for field in table.schema}
+    assert types["layer_depth_m"] == types["offset_px"] == "list<item: double>"
+    assert types["notes"] == "list<item: string>"
+    assert (types["psf"], types["flip"], types["seed"], types["scale"]) == ("string", "bool", "int64", "double")
+    assert read_table(table_bytes([])).num_rows == 0
+    for key, value in (("seed", 1.5), ("seed", 2**63), ("lens", 3), ("scale", "x"), ("layer_coc_px", 3.0)):
+        with pytest.raises(DatasetError, match=f"the column '{key}' of the table"):
+            table_bytes([{"id": "train-000000", key: value}])
+
+
+def test_a_table_is_compared_by_what_it_says() -> None:
+    records = [fake_record(f"train-{n:06d}", np.random.default_rng(n)) for n in range(3)]
+    data = table_bytes(records)
+    assert is_table_of(data, records)
+    assert not is_table_of(data, records[:2])
+    assert not is_table_of(data, [*records[:2], records[2] | {"lens": "another"}])
+    assert not is_table_of(data[:100], records)
+    out = pyarrow.BufferOutputStream()  # of an older version, with lists as text
+    older = read_table(data)
+    older = older.set_column(older.column_names.index("layer_coc_px"), "layer_coc_px", pyarrow.array(["[1.0]"] * 3))
+    pyarrow.parquet.write_table(older, out, compression="none")
+    assert is_table_of(out.getvalue().to_pybytes(), records)
 
 
 def test_metadata_that_cannot_be_written_or_read_is_told() -> None:

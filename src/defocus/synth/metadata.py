@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import DatasetError
+from ..errors import DatasetError, MissingPackageError
 from ..files.pair_folders import ROLES, Record
 from ..files.stores import Store
-from .parquet import Kind, parquet_bytes
 
+if TYPE_CHECKING:
+    import pyarrow
+
+Kind = Literal["text", "json", "integer", "number", "flag", "numbers", "texts"]
 TABLE, CHECKSUMS = "pairs.parquet", "checksums.sha256"
 CARD, SAMPLE, REPORT = "README.md", "sample.png", "report.html"
 
@@ -44,17 +47,17 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "coc_low_px": ("number", "smallest signed radius of the circle of confusion"),
     "coc_high_px": ("number", "largest signed radius of the circle of confusion"),
     "largest_blur_px": ("number", "the larger of the two without its sign"),
-    "offset_px": ("json", "by which the lens moves what is in focus, right and down; it was taken back"),
+    "offset_px": ("numbers", "by which the lens moves what is in focus, right and down; it was taken back"),
     "layers": ("integer", "room for so many depth layers"),
-    "layer_depth_m": ("json", "depths of the layers"),
-    "layer_coc_px": ("json", "their signed blur radii"),
+    "layer_depth_m": ("numbers", "depths of the layers"),
+    "layer_coc_px": ("numbers", "their signed blur radii"),
     "psf_kind": ("text", "lens, gaussian or disk"),
     "psf": ("json", "bands and their wavelengths (nm), light outside the kernel, what the reports of the PSFs say"),
     "saturation": ("number", "power of the synthesised saturation"),
     "noise_shot": ("number", "variance of the noise for each unit of light"),
     "noise_read": ("number", "variance of the noise in the dark"),
-    "sharpness": ("json", "measures by which the sharpest candidates were chosen"),
-    "notes": ("json", "what was repaired or left out"),
+    "sharpness": ("numbers", "measures by which the sharpest candidates were chosen"),
+    "notes": ("texts", "what was repaired or left out"),
     **{f"{role}_path": ("text", f"file of the {role} picture (or its shard)") for role in ROLES},
     **{f"{role}_member": ("text", f"name of the {role} picture within the shard") for role in ROLES},
     **{f"{role}_sha256": ("text", f"of the {role} picture's bytes") for role in ROLES},
@@ -76,7 +79,7 @@ def jsonl_bytes(records: Iterable[Record]) -> bytes:
 
 
 def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """Records as flat rows with the keys of COLUMNS; lists and mappings as JSON text."""
+    """Records as flat rows with the keys of COLUMNS; mappings as JSON text."""
     for record in records:
         identity = str(record.get("id", ""))
         row: dict[str, Any] = {}
@@ -101,16 +104,61 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 
 def table_bytes(records: Iterable[Record]) -> bytes:
     """The table of the pairs as Parquet."""
-    return parquet_bytes(list(table_rows(records)), {name: kind for name, (kind, _) in COLUMNS.items()})
+    table = _arrow_table(records)
+    from pyarrow import BufferOutputStream, parquet
+
+    out = BufferOutputStream()
+    parquet.write_table(table, out)
+    return out.getvalue().to_pybytes()
+
+
+def is_table_of(data: bytes, records: Iterable[Record]) -> bool:
+    """Whether a Parquet file says what the records say, in the columns that it has as we write them today."""
+    expected = _arrow_table(records)
+    from pyarrow import ArrowException, BufferReader, parquet
+
+    try:
+        table = parquet.read_table(BufferReader(data))
+    except (ArrowException, OSError):
+        return False
+    common = [field.name for field in expected.schema if field in list(table.schema)]
+    return table.num_rows == expected.num_rows and table.select(common).equals(expected.select(common))
+
+
+def _arrow_table(records: Iterable[Record]) -> pyarrow.Table:
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise MissingPackageError("the table of the pairs", "pyarrow") from error
+    types = {
+        "text": pyarrow.string(),
+        "json": pyarrow.string(),
+        "integer": pyarrow.int64(),
+        "number": pyarrow.float64(),
+        "flag": pyarrow.bool_(),
+        "numbers": pyarrow.list_(pyarrow.float64()),
+        "texts": pyarrow.list_(pyarrow.string()),
+    }
+    rows = list(table_rows(records))
+    columns = {}
+    for name, (kind, _) in COLUMNS.items():
+        values = [row.get(name) for row in rows]
+        try:
+            if kind == "integer" and any(isinstance(value, float) for value in values):
+                raise TypeError("a number with a fraction")  # which Arrow would cut off
+            columns[name] = pyarrow.array(values, types[kind])
+        except (pyarrow.ArrowException, OverflowError, TypeError) as error:
+            raise DatasetError(f"the column {name!r} of the table holds what is no {kind}: {error}") from error
+    return pyarrow.table(columns)
 
 
 def largest_blur_px(record: Record) -> float:
-    """The largest radius of the circle of confusion of a pair, without its sign."""
+    """Largest radius of the circle of confusion of a pair in pixels, without its sign."""
     return float(max(abs(value) for value in record["coc_px"]))
 
 
 def checksums_text(store: Store, records: Iterable[Record], others: Iterable[str] = ()) -> str:
-    """What `sha256sum --check` reads: of all pictures or shards, and of `others` (paths of written files).
+    """Lines that `sha256sum --check` reads, of all pictures or shards, and of `others` (paths of written files).
 
     Sums of pictures are those of the records; shards and the others are read.
     """
@@ -128,9 +176,9 @@ def checksums_text(store: Store, records: Iterable[Record], others: Iterable[str
 
 
 def read_checksums(text: str) -> dict[str, str]:
-    """Path to sha256."""
-    found = (line.partition("  ") for line in text.split("\n") if line)
-    return {path: digest for digest, _, path in found}
+    """sha256 of each path."""
+    lines = (line.partition("  ") for line in text.split("\n") if line)
+    return {path: digest for digest, _, path in lines}
 
 
 def _compact(value: Any, identity: str) -> str:

@@ -21,7 +21,7 @@ from ..files.pictures import decode_picture
 from ..files.png import png_bits
 from ..files.stores import Store
 from .folder import PairFolder, open_folder
-from .metadata import CHECKSUMS, TABLE, jsonl_bytes, read_checksums, table_bytes
+from .metadata import CHECKSUMS, TABLE, is_table_of, jsonl_bytes, read_checksums
 from .verify_foreign import verify_foreign
 
 Progress = Callable[[int, int], None]
@@ -112,12 +112,16 @@ def _incomplete_records(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _metadata(opened: PairFolder, records: list[dict[str, Any]]) -> list[str]:
-    """The lines of JSON and the table say what the ledger says, byte for byte."""
+    """Problems of the lines of JSON and the table, which say what the ledger says, and of pairs that are missing."""
     problems = []
-    for name, make in ((JSON_LINES, jsonl_bytes), (TABLE, table_bytes)):
+    same: dict[str, Callable[[bytes], bool]] = {
+        JSON_LINES: lambda data: data == jsonl_bytes(records),
+        TABLE: lambda data: is_table_of(data, records),
+    }
+    for name, is_same in same.items():
         if not opened.store.exists(name):
             problems.append(f"{name}: missing")
-        elif opened.store.read(name) != make(records):
+        elif not is_same(opened.store.read(name)):
             of = "the ledger" if opened.ledger is not None else JSON_LINES
             problems.append(f"{name}: does not say what {of} says")
     if opened.ledger is not None:
