@@ -1,1 +1,1 @@
-"""Files: stores, picture codecs, settings, named randomness, journals and folders of pairs. Knows no optics."""
+"""Files: stores, picture codecs, settings, named randomness, a journal of what is done, folders of pairs."""

@@ -12,11 +12,11 @@ import numpy as np
 
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """The generator for one purpose, such as `generator(seed, "train", 17, "focus")`."""
+    """Generator for one purpose, such as `generator(seed, "train", 17, "focus")`."""
     digest = hashlib.sha256("\0".join(str(part) for part in (seed, *names)).encode()).digest()
     return np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], np.uint64)))
 
 
 def seed_for(seed: int, *names: str | int) -> int:
-    """A number below 2³¹ for one purpose, to be kept in a recipe."""
+    """Number below 2³¹ for one purpose, to be kept in a recipe."""
     return int(generator(seed, *names).integers(2**31))

@@ -1,5 +1,5 @@
-"""Settings from TOML files, checked by pydantic models: what is wrong, told in one line that names the key, and for an
-unknown key the nearest one that is known."""
+"""Settings from TOML files, checked by pydantic models. An error is one line that names the key, and for an unknown key
+the nearest one that there is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def read_toml(path: str | Path, failure: type[FileError]) -> dict[str, Any]:
-    """What a TOML file holds. Raises `failure` if it cannot be read."""
+    """Contents of a TOML file. Raises `failure` if it cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -26,19 +26,21 @@ def read_toml(path: str | Path, failure: type[FileError]) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise failure(f"no TOML: {error}", file=path) from error
+    except RecursionError as error:
+        raise failure("no TOML that can be read: brackets within brackets, too deep", file=path) from error
 
 
 def validated(
-    model: type[Settings], given: Mapping[str, Any], failure: type[FileError], file: str | Path | None = None
+    model: type[Settings], values: Mapping[str, Any], failure: type[FileError], file: str | Path | None = None
 ) -> Settings:
-    """Settings of what a TOML file holds. Raises `failure` with a line that names every wrong key."""
+    """Settings with the values of a TOML file. Raises `failure` with a line that names every wrong key."""
     try:
-        return model.model_validate(given)
+        return model.model_validate(values)
     except ValidationError as error:
         errors = error.errors()
-        # A list whose part is wrong is also told to have too few parts: that follows, and would lead astray.
-        told = [_told(model, one) for one in errors if not any(_within(other, one) for other in errors)]
-        raise failure("; ".join(dict.fromkeys(told)), file=file) from error
+        # A list whose part is wrong is also said to have too few parts: that follows, and would lead astray.
+        messages = [_message(model, one) for one in errors if not any(_within(other, one) for other in errors)]
+        raise failure("; ".join(dict.fromkeys(messages)), file=file) from error
 
 
 def _within(other: Any, one: Any) -> bool:
@@ -46,30 +48,30 @@ def _within(other: Any, one: Any) -> bool:
     return len(other["loc"]) > len(one["loc"]) and other["loc"][: len(one["loc"])] == one["loc"]
 
 
-def _told(model: type[BaseModel], error: Any) -> str:
-    """One line for one error of pydantic's."""
+def _message(model: type[BaseModel], error: Any) -> str:
+    """One line for one of pydantic's errors."""
     place = [p for p in error["loc"] if p not in ("function-after",)]
     key = ".".join(str(p) for p in place)
     if error["type"] == "extra_forbidden":
-        known = _known_keys(model, place[:-1])
-        close = difflib.get_close_matches(str(place[-1]), known, n=1, cutoff=0.5)
-        elsewhere = [f"{part}.{place[-1]}" for part in model.model_fields if place[-1] in _known_keys(model, [part])]
+        keys = _keys(model, place[:-1])
+        close = difflib.get_close_matches(str(place[-1]), keys, n=1, cutoff=0.5)
+        elsewhere = [f"{part}.{place[-1]}" for part in model.model_fields if place[-1] in _keys(model, [part])]
         offer = (
             f"did you mean {close[0]!r}?"
             if close
             else f"did you mean {elsewhere[0]}?"
             if elsewhere
-            else f"known are {', '.join(known)}"
+            else f"known are {', '.join(keys)}"
         )
         return f"unknown key {key!r}: {offer}"
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")
-    shown = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
-    return f"{key}: {message}{shown}" if key else message
+    present = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
+    return f"{key}: {message}{present}" if key else message
 
 
-def _known_keys(model: type[BaseModel], place: list[Any]) -> list[str]:
-    """The keys of the part of the settings at this place."""
+def _keys(model: type[BaseModel], place: list[Any]) -> list[str]:
+    """Keys of the part of the settings at a place."""
     part: Any = model
     for step in place:
         if isinstance(step, int):
