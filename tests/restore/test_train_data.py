@@ -371,7 +371,7 @@ def test_names_and_kinds_of_files(tmp_path: Path) -> None:
     folder = write_pairs(tmp_path / "pairs", (3, 1))
     for side in ("input", "target"):
         Image.new("RGB", (28, 24)).save(folder / "train" / side / "002.jpg")
-        with pytest.raises(DatasetError, match=r"train/(input|target): 002\.jpg and 002\.png have one name"):
+        with pytest.raises(DatasetError, match=r"train/(input|target): 002\.jpg and 002\.png have the same name"):
             PairDataset(folder)
     others = tmp_path / "others"
     for side in ("input", "target"):

@@ -13,12 +13,12 @@ from defocus.errors import DatasetError, PlanError
 from defocus.synth.dataset_card import card_text
 from defocus.synth.ledger import Ledger
 from defocus.synth.places import (
+    absolute_places,
     apart_from_places,
-    found_places,
-    kept_places,
+    ledger_places,
     placeless,
+    published_places,
     same_places,
-    told_places,
     without_places,
 )
 from defocus.synth.plan import load_plan, make_plan, plan_difference
@@ -179,17 +179,17 @@ def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     # In the user's home, and in that of another: only what lies below a folder of theirs is told, or nothing.
     out, theirs = home / "sets" / "out", tmp_path / "home" / "bob" / "lenses"
     given = plan(home / "photos", theirs, str(home / "depth" / "{stem}.png"))
-    assert places(told_places(given, out)) == ("../../photos", "lenses", "{stem}.png")
-    assert places(kept_places(given, out)) == ("../../photos", str(theirs), str(home / "depth" / "{stem}.png"))
+    assert places(published_places(given, out)) == ("../../photos", "lenses", "{stem}.png")
+    assert places(ledger_places(given, out)) == ("../../photos", str(theirs), str(home / "depth" / "{stem}.png"))
     assert places(without_places(given)) == ("photos", "lenses", "{stem}.png")
-    assert places(told_places(given, None)) == ("photos", "lenses", "{stem}.png")  # an address, no folder
-    assert places(told_places(plan(Path("/photos"), out / "lenses"), out)) == ("photos", "lenses", "{stem}.npz")
+    assert places(published_places(given, None)) == ("photos", "lenses", "{stem}.png")  # an address, no folder
+    assert places(published_places(plan(Path("/photos"), out / "lenses"), out)) == ("photos", "lenses", "{stem}.npz")
     # What is kept is found again; after a move, beside the moved folder. Older versions kept whole paths.
-    assert found_places(kept_places(given, out), out) == given
-    assert found_places(given, out) == given
-    moved = found_places(kept_places(given, out), tmp_path / "disk" / "sets" / "out")
+    assert absolute_places(ledger_places(given, out), out) == given
+    assert absolute_places(given, out) == given
+    moved = absolute_places(ledger_places(given, out), tmp_path / "disk" / "sets" / "out")
     assert moved["sources"][0]["folder"] == str(tmp_path / "disk" / "photos")
-    assert same_places(given, found_places(kept_places(given, out), out))
+    assert same_places(given, absolute_places(ledger_places(given, out), out))
     assert not same_places(given, moved)
     # Plans that differ in places alone are the same, whatever the folders are called; others are not.
     other = plan(tmp_path / "pictures", tmp_path / "glass", str(tmp_path / "maps" / "{stem}.png"))

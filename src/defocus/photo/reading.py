@@ -75,10 +75,10 @@ def read_bare_mosaic(
     notes = ["a bare mosaic: the sensor's colours were taken for sRGB's"]
     gains = white_balance
     if gains is None:
-        found = grey_gains(mosaic, numpy_planes(mosaic.shape, pattern.upper()))
-        if found is None:
+        grey = grey_gains(mosaic, numpy_planes(mosaic.shape, pattern.upper()))
+        if grey is None:
             raise PhotoError("too dark to find a white balance; give three gains", file=path)
-        gains = tuple(found.tolist())
+        gains = tuple(grey.tolist())
         notes.append("the gains that make the mean grey were used as white balance")
     colour = SensorColour.make(pattern, gains)
     return RawPhoto(path, mosaic, colour, notes=tuple(notes), black=(black,) * 4, white=(white,) * 4)

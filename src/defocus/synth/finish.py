@@ -16,7 +16,7 @@ from .dataset_card import card_text
 from .layouts import is_picture_path
 from .ledger import Ledger
 from .metadata import CARD, CHECKSUMS, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
-from .places import told_places
+from .places import published_places
 from .plan import Plan
 
 SAMPLES = 12  # pairs of the sample figure
@@ -55,7 +55,11 @@ def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
     """Plan, metadata, card, sample figure and checksums of what is done so far; the same bytes for the same pairs."""
     records = [record for _, _, _, record in ledger.items(status="done")]
     _remove_others(store, records)
-    about = {"defocus": __version__, "fingerprint": plan.fingerprint, "plan": told_places(plan.as_json(), store.folder)}
+    about = {
+        "defocus": __version__,
+        "fingerprint": plan.fingerprint,
+        "plan": published_places(plan.as_json(), store.folder),
+    }
     store.write(PLAN, json.dumps(about, indent=1).encode() + b"\n")
     store.write(JSON_LINES, jsonl_bytes(records))
     store.write(TABLE, table_bytes(records))

@@ -13,7 +13,7 @@ from ..errors import DatasetError
 from ..files.pair_folders import LEDGER, PLAN, existing_store, is_pair_folder, read_records
 from ..files.stores import Store
 from .ledger import Ledger
-from .places import found_places
+from .places import absolute_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,4 @@ def open_folder(folder: str | Path) -> PairFolder:
             plan = plan.get("plan", plan)
     if not isinstance(plan, dict):
         raise DatasetError("no plan: it is no JSON object", file=store.place(PLAN))
-    return PairFolder(store, found_places(plan, store.folder), ledger)
+    return PairFolder(store, absolute_places(plan, store.folder), ledger)

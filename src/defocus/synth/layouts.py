@@ -27,7 +27,7 @@ _OURS = re.compile(
 
 
 def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, str]:
-    """Role to path, for a pair such as "train-000123" in the layouts "dpdd" and "pairs"."""
+    """Path of each role, for a pair such as "train-000123" in the layouts "dpdd" and "pairs"."""
     split, _, number = record_id.rpartition("-")
     if layout == "dpdd":
         eyes = {role: _DPDD[role] for role in roles}
@@ -43,12 +43,12 @@ def is_picture_path(path: str) -> bool:
 
 
 def shard_path(split: str, number: int) -> str:
-    """The path of a split's shard."""
+    """Path of a split's shard."""
     return f"{split}/shard-{number:06d}.tar"
 
 
 def member_name(record_id: str, role: str) -> str:
-    """The name of a picture within its shard."""
+    """Name of a picture within its shard."""
     return f"{record_id.rpartition('-')[2]}.{role}.png"
 
 
@@ -69,8 +69,8 @@ def shard_bytes(
                 _add(tar, name, data)
                 digest = hashlib.sha256(data).hexdigest()
                 index[identity][role] = {"member": name, "sha256": digest, "bytes": len(data)}
-            told = {key: value for key, value in record.items() if key != "files"}
-            text = json.dumps(told, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            line = {key: value for key, value in record.items() if key != "files"}
+            text = json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
             _add(tar, f"{identity.rpartition('-')[2]}.json", text.encode())
     return file.getvalue(), index
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
-from .places import apart_from_places, found_places, kept_places, same_places
+from .places import absolute_places, apart_from_places, ledger_places, same_places
 from .plan import Plan, completed, plan_difference
 from .recipe import Outcome
 
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS runs (
 
 
 class Ledger:
-    """One data set's. `items` rows are candidates; `tasks` are the pieces of work that are finished."""
+    """The ledger of one data set: `items` are candidates, `tasks` the pieces of work that are finished."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
@@ -51,6 +51,7 @@ class Ledger:
                     )
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)
             else:
+                _require_ledger(path)
                 self._alone = _alone(path)
                 self._db = sqlite3.connect(path, timeout=30.0)
                 self._db.execute("PRAGMA journal_mode = WAL")
@@ -78,9 +79,9 @@ class Ledger:
 
     @property
     def plan(self) -> dict[str, Any] | None:
-        """The plan that the folder was begun with, as JSON; its places as `kept_places` makes them."""
-        found = self.fact("plan")
-        return None if found is None else completed(json.loads(found))
+        """The plan that the folder was begun with, as JSON; its places as `ledger_places` makes them."""
+        text = self.fact("plan")
+        return None if text is None else completed(json.loads(text))
 
     def begin(self, plan: Plan, *, folder: Path | None = None, replan: bool = False) -> bool:
         """Take the plan, or refuse one that differs from what the folder was begun with; `replan` starts anew.
@@ -90,27 +91,27 @@ class Ledger:
         """
         old, new = self.plan, plan.as_json()
         if old is not None and (before := apart_from_places(old)) != apart_from_places(new):
-            told = "; ".join(plan_difference(before, apart_from_places(new)))
+            difference = "; ".join(plan_difference(before, apart_from_places(new)))
             if not replan:
                 raise DatasetError(
-                    f"this folder was begun with another plan ({told}): take another folder, or ask for --replan, "
-                    "which forgets the pairs that are here and makes all of them anew",
+                    f"this folder was begun with another plan ({difference}): take another folder, or ask for "
+                    "--replan, which forgets the pairs that are here and makes all of them anew",
                     file=self.path.parent,
                 )
             self.forget()
         elif old is not None:
-            return not same_places(found_places(old, folder), new)
+            return not same_places(absolute_places(old, folder), new)
         self.keep(plan, folder)
         return False
 
     def keep(self, plan: Plan, folder: Path | None = None) -> None:
         """Write down the plan, with the ways from the data set's folder to its own."""
         with self._db:
-            self._put("plan", json.dumps(kept_places(plan.as_json(), folder), sort_keys=True))
+            self._put("plan", json.dumps(ledger_places(plan.as_json(), folder), sort_keys=True))
             self._put("format", str(FORMAT))
 
     def forget(self) -> None:
-        """All candidates, and whatever follows from them; not the plan, nor where the pictures are."""
+        """Remove all candidates, and whatever follows from them; not the plan, nor where the pictures are."""
         with self._db:
             for table in ("items", "tasks"):
                 self._db.execute(f"DELETE FROM {table}")
@@ -134,7 +135,7 @@ class Ledger:
         return {row[0] for row in self._db.execute("SELECT name FROM tasks")}
 
     def take(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float] | None = None) -> None:
-        """All of a task at once: either it is in the ledger whole, or not at all."""
+        """Note a finished task: either all of it is in the ledger, or nothing."""
         with self._db:
             self._db.executemany(
                 "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?)",
@@ -227,6 +228,16 @@ class Ledger:
         columns = ("started", "ended", "engine", "workers", "device", "pairs", "seconds")
         rows = self._db.execute(f"SELECT {', '.join(columns)} FROM runs ORDER BY id")
         return [dict(zip(columns, row, strict=True)) | {"seconds": json.loads(row[-1])} for row in rows]
+
+
+def _require_ledger(path: Path) -> None:
+    """Raise `DatasetError` for a database of something else, which is not to be written to."""
+    if not path.is_file():
+        return
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as db:
+        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and not {"facts", "items"} <= tables:
+        raise DatasetError(f"no ledger of a data set: a database with {sorted(tables)[0]}; move it away", file=path)
 
 
 def _alone(path: Path) -> sqlite3.Connection:

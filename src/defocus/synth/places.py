@@ -20,27 +20,27 @@ PlanJson = dict[str, Any]
 
 
 def without_places(plan: PlanJson) -> PlanJson:
-    """Folders by their last names, wherever they lie."""
+    """The plan with folders by their last names, wherever they lie."""
     return _mapped(plan, lambda path: PurePath(path).name)
 
 
 def apart_from_places(plan: PlanJson) -> PlanJson:
-    """What two plans have in common that differ in their places alone."""
+    """The plan without its places: equal for two plans that differ in them alone."""
     return _mapped(plan, lambda path: "", lambda path: PurePath(path).name)
 
 
-def kept_places(plan: PlanJson, folder: Path | None) -> PlanJson:
-    """For the ledger: ways from the data set's folder, else whole paths."""
+def ledger_places(plan: PlanJson, folder: Path | None) -> PlanJson:
+    """The plan for the ledger: with ways from the data set's folder, else whole paths."""
     return _mapped(plan, lambda path: _way(path, folder) or os.path.abspath(path), str)
 
 
-def told_places(plan: PlanJson, folder: Path | None) -> PlanJson:
-    """For `plan.json`: ways from the data set's folder, else last names."""
+def published_places(plan: PlanJson, folder: Path | None) -> PlanJson:
+    """The plan for `plan.json`: with ways from the data set's folder, else last names."""
     return _mapped(plan, lambda path: _way(path, folder) or PurePath(path).name, lambda path: PurePath(path).name)
 
 
-def found_places(plan: PlanJson, folder: Path | None) -> PlanJson:
-    """As the ledger or `plan.json` tell, with whole paths again; those of older versions are whole."""
+def absolute_places(plan: PlanJson, folder: Path | None) -> PlanJson:
+    """The plan of the ledger or of `plan.json` with whole paths again; those of older versions are whole."""
     if folder is None:
         return plan
     base = os.path.realpath(folder)
@@ -48,7 +48,7 @@ def found_places(plan: PlanJson, folder: Path | None) -> PlanJson:
 
 
 def folders_of(plan: PlanJson) -> list[str]:
-    """Those of photographs and of lenses; of depth where it has one of its own."""
+    """Folders of photographs and of lenses, and of depth where it has one of its own."""
     sources = plan.get("sources", ())
     photos = [source["folder"] for source in sources if source.get("folder")]
     depths = [source["depth"] for source in sources if PurePath(source.get("depth", "")).is_absolute()]
@@ -56,7 +56,7 @@ def folders_of(plan: PlanJson) -> list[str]:
 
 
 def placeless(text: str, plan: PlanJson) -> str:
-    """A text that names files of the plan's folders: they stand in it by their names below them."""
+    """The text with files of the plan's folders named by what is below those folders."""
     for folder in folders_of(plan):
         place = folder.partition("{")[0].rstrip("/")  # of a depth pattern what is before its names
         text = text.replace(f"{place}/", "") if place else text
@@ -70,7 +70,7 @@ def same_places(one: PlanJson, other: PlanJson) -> bool:
 
 
 def _way(path: str, folder: Path | None) -> str | None:
-    """From the data set's folder to another; None where nothing is in common that may be told."""
+    """Way from the data set's folder to another; None where they have nothing in common that may be published."""
     if folder is None:
         return None
     here, there = os.path.realpath(folder), os.path.realpath(path)
@@ -85,14 +85,14 @@ def _way(path: str, folder: Path | None) -> str | None:
 
 
 def _mapped(plan: PlanJson, of_folder: Callable[[str], str], of_depth: Callable[[str], str] | None = None) -> PlanJson:
-    """With other folders; a depth pattern counts where it is a whole path."""
+    """The plan with other folders; a depth pattern counts where it is a whole path."""
     of_depth = of_depth or of_folder
-    made = copy.deepcopy(plan)
-    for source in made.get("sources", ()):
+    mapped = copy.deepcopy(plan)
+    for source in mapped.get("sources", ()):
         if source.get("folder"):
             source["folder"] = of_folder(source["folder"])
         if PurePath(source.get("depth", "")).is_absolute():
             source["depth"] = of_depth(source["depth"])
-    if made.get("lenses", {}).get("folders"):
-        made["lenses"]["folders"] = [of_folder(folder) for folder in made["lenses"]["folders"]]
-    return made
+    if mapped.get("lenses", {}).get("folders"):
+        mapped["lenses"]["folders"] = [of_folder(folder) for folder in mapped["lenses"]["folders"]]
+    return mapped
