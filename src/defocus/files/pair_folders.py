@@ -338,7 +338,10 @@ class PairReader:
         if not picture.member:
             return self._store.read(picture.path)
         start, size = self._span(picture)
-        return self._store.read(picture.path, start, start + size)
+        data = self._store.read(picture.path, start, start + size)
+        if len(data) != size:
+            raise DatasetError(f"the shard ends within {picture.member}", file=self.place(picture))
+        return data
 
     def size(self, picture: PictureFile) -> tuple[int, int, int]:
         """Rows, columns and bits per colour. Of a file of this machine no more than its head is read."""
