@@ -32,12 +32,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from defocus.draw import style
-from defocus.draw.psf_picture import bare, paint_scale_bar, tile_side, to_srgb
+from defocus.draw.page import Page
+from defocus.draw.psf_picture import paint_psf, psf_scale_bar, tile_side
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import Lens
 from defocus.psf.compute import psf_batch
 from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
 from defocus.psf.propagate import intensity_batch, window_axis
+from defocus.psf.spectrum import parse_bands
 from defocus.psf.wavefronts import Wavefronts, wavefront_batch
 from machine import machine
 
@@ -353,39 +355,30 @@ def draw(result: dict[str, Any], own: np.ndarray, psfs: np.ndarray, path: Path) 
         colour = style.INK if r["largest_step_waves"] < 1.01 else style.ORANGE
         error = f"L1 {r['relative_l1']:.2f}"
         tiles.append((psf, f"N = {r['samples']}", duration(r["seconds"]), error, colour))
-    side, gap, left, top, below = tile_side(SIZE), 18, 48, 104, 58
-    columns = len(tiles) // 2
-    page = (2 * left + columns * side + (columns - 1) * gap, top + 2 * (side + below) + 68)
+    side, gap, left, top, below = tile_side(SIZE), 0.11, 0.3, 0.65, 0.36
+    columns, bands = len(tiles) // 2, parse_bands("d")
     with style.look():
-        inches = (page[0] / style.DPI, page[1] / style.DPI)
-        figure = style.Figure(figsize=inches)
+        page = Page(2 * left + columns * (side + gap) - gap, top + 2 * (side + below) + 0.43)
         about = (
             "JP 2017-003807 Example 4, point on the axis at 0.8 m, focus at infinity, "
             f"{SIZE} × {SIZE} pixels of {result['pixel_um']:g} µm, d line · time of the propagation alone, "
             f"{result['machine']['cores']} CPU cores"
         )
-        style.title(figure, "Our PSF and the Rayleigh–Sommerfeld sum with N × N samples", about, inches)
+        page.title("Our PSF and the Rayleigh–Sommerfeld sum with N × N samples", about)
         for i, (psf, name, took, error, colour) in enumerate(tiles):
             x = left + (i % columns) * (side + gap)
-            lower = page[1] - top - side - (i // columns) * (side + below)
-            axes = figure.add_axes((x / page[0], lower / page[1], side / page[0], side / page[1]))
-            axes.imshow(to_srgb(np.repeat(psf[..., None] / psf.max(), 3, axis=2)), interpolation="nearest")
-            bare(axes)
-            middle, line = (x + side / 2) / page[0], 17 / page[1]
-            how = {"ha": "center", "va": "top", "fontsize": style.SMALL}
-            figure.text(middle, (lower - 6) / page[1], name, color=colour, fontweight="bold", **how)
+            lower = page.height - top - side - (i // columns) * (side + below)
+            paint_psf(page.axes((x, lower, side, side)), psf[None], bands, {})
+            page.text(x + side / 2, lower - 0.04, name, color=colour, fontweight="bold", ha="center", va="top")
             text = f"{took} · {error}" if error else took
-            figure.text(middle, (lower - 6) / page[1] - 1.25 * line, text, color=style.FAINT, **how)
-        lower = page[1] - top - 2 * side - below
-        paint_scale_bar(figure, SIZE, result["pixel_um"], (left, lower - 50, side), page)
+            page.text(x + side / 2, lower - 0.17, text, color=style.FAINT, ha="center", va="top")
+        psf_scale_bar(page, left, 0.37, side, SIZE * result["pixel_um"], result["pixel_um"])
         note = (
             "orange: somewhere in the window the phase steps by more than one wave between neighbouring samples · "
             "L1: relative to ours"
         )
-        figure.text(
-            1.0 - left / page[0], 24 / page[1], note, ha="right", va="baseline", fontsize=style.SMALL, color=style.FAINT
-        )
-        style.save(figure, path)
+        page.text(page.width - left, 0.15, note, ha="right", color=style.FAINT)
+        style.save(page.figure, path)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
 from dataclasses import replace
@@ -13,14 +14,24 @@ import numpy as np
 import pytest
 from matplotlib import _pylab_helpers
 
-from defocus.draw import check_figure_path, draw_card, draw_diversity, draw_layout, draw_spots, save, spot_diagram
-from defocus.draw.geometry import Element, cross_section, element_outlines, with_clear_apertures
-from defocus.draw.profiles import refracting
-from defocus.draw.rays import ray_paths
+from defocus.draw import (
+    check_figure_path,
+    draw_card,
+    draw_diversity,
+    draw_layout,
+    draw_spots,
+    html_image,
+    plot_camera,
+    save,
+)
+from defocus.draw.geometry import Element, cross_section, element_outlines, ray_paths
 from defocus.errors import DefocusError, TraceError
 from defocus.glass import AIR, model_glass
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM, Aperture, Field, Lens, Surface
+from defocus.optics.beams import refracting, with_clear_apertures
+from defocus.optics.spot_diagram import spot_diagram
+from defocus.render import Camera
 from defocus.survey.measure import Measurement, measure_one
 from defocus.survey.run import SurveyRow
 
@@ -150,7 +161,7 @@ def test_an_asphere_is_not_drawn_outside_its_clear_aperture():
 def test_only_missing_clear_apertures_are_solved_for(monkeypatch: pytest.MonkeyPatch):
     lens = tessar()
     solved = lens.with_semi_diameters(dict.fromkeys(range(8), 5.0))
-    monkeypatch.setattr("defocus.draw.geometry.solve_clear_apertures", lambda _: solved)
+    monkeypatch.setattr("defocus.optics.beams.solve_clear_apertures", lambda _: solved)
     surfaces = (*lens.surfaces[:6], *(replace(s, semi_diameter=None) for s in lens.surfaces[6:]))
     filled = with_clear_apertures(replace(lens, surfaces=surfaces))
     assert [s.semi_diameter for s in filled.surfaces] == [8.5, 7.5, 6.2, 6.0, 5.73, 6.1, 5.0, 5.0]
@@ -173,9 +184,9 @@ def test_rays_run_forwards_to_the_image_plane(make):
 def test_objects_are_above_the_axis_and_images_below_at_the_right_height():
     for fan in ray_paths(tessar()):
         start, end = fan.paths[:, 0, 1].mean(), fan.paths[:, -1, 1]
-        if fan.field:
+        if fan.lit.beam.field:
             assert fan.paths[4, 0, 1] - fan.paths[4, 1, 1] > 0.0  # comes down from above
-            assert np.min(np.abs(end + fan.field * 21.63)) < 1e-5  # the chief ray
+            assert np.min(np.abs(end + fan.lit.beam.field * 21.63)) < 1e-5  # the chief ray
         else:
             assert abs(start) < 1e-4
 
@@ -199,12 +210,12 @@ def test_rim_rays_graze_and_the_chief_ray_crosses_the_stop():
 
 def test_a_field_without_light_is_replaced_and_named():
     darker = ray_paths(tessar().with_semi_diameters({0: 3.0, 7: 2.0}), (0.0, 0.7, 1.0))
-    assert [fan.asked for fan in darker] == [(0.0,), (0.7, 1.0)]
+    assert [fan.lit.requests for fan in darker] == [(0.0,), (0.7, 1.0)]
     lens = tessar().with_semi_diameters({0: 4.0, 7: 3.0})
     fans = ray_paths(lens, (0.0, 0.7, 1.0))
-    assert 0.7 < fans[-1].field < 1.0
-    assert fans[-1].asked == (1.0,)
-    assert "none at 1" in fans[-1].label
+    assert 0.7 < fans[-1].lit.beam.field < 1.0
+    assert fans[-1].lit.dark == [1.0]
+    assert "none at 1" in fans[-1].lit.label
     assert "none at 1" in texts(draw_layout(lens))
     assert "no light at 1" in texts(draw_spots(lens, fields=(0.0, 1.0)))
 
@@ -282,6 +293,14 @@ def test_unknown_suffix_and_bad_folder_say_what_to_do(tmp_path: Path):
         save(draw_layout(tessar()), tmp_path / "nowhere" / "lens.png")
 
 
+def test_a_figure_as_html():
+    figure = plot_camera(Camera(tessar(), focus_m=3.0, f_number=8.0))
+    assert "focused at 3 m" in texts(figure)
+    head, _, data = html_image(figure).partition("base64,")
+    assert head.startswith("<img ")
+    assert base64.b64decode(data.partition('"')[0]).startswith(b"\x89PNG")
+
+
 def test_nothing_leaks_into_matplotlib(tmp_path: Path):
     before = dict(matplotlib.rcParams)
     save(draw_spots(tessar(), fields=(0.0,)), tmp_path / "spots.svg")
@@ -315,7 +334,7 @@ def test_spots_agree_with_the_survey_and_with_geometry():
 def test_spots_point_outwards():
     """Up in a panel is away from the axis: the points themselves lie at positive heights."""
     edge = spot_diagram(tessar(), fields=(1.0,), wavelengths_nm=(D_LINE_NM,)).spots[0]
-    assert edge.at_zero[0][1].mean() == pytest.approx(21.63, abs=0.2)
+    assert edge.landing[0][1].mean() == pytest.approx(21.63, abs=0.2)
 
 
 def test_spot_figure_says_plane_and_scale():
@@ -382,7 +401,7 @@ def test_rays_of_many_lenses_reach_the_image(shared: Path):
     for lens in simple[::6]:
         z = sum(s.thickness for s in lens.surfaces)
         fans = ray_paths(lens)
-        assert fans[0].field == 0.0
+        assert fans[0].lit.beam.field == 0.0
         for fan in fans:
             assert len(fan.paths) == 7, lens.name
             assert np.abs(fan.paths[:, -1, 0] - z).max() < 1e-6

@@ -17,16 +17,25 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from defocus.cli import run
-from defocus.draw import save
-from defocus.draw.psf_grid import PsfGrid, compute_psf_grid, draw_psf_grid, fitting_size
+from defocus.draw import (
+    compute_psf_grid,
+    draw_psf,
+    draw_psf_grid,
+    draw_pupils,
+    draw_through_focus,
+    draw_wavefronts,
+    plot_photograph,
+    save,
+)
+from defocus.draw.psf_grid import PsfGrid, fitting_size
 from defocus.draw.psf_picture import check_scale, colours, picture
-from defocus.draw.psf_plot import draw_psf, encircled_energy, sections
-from defocus.draw.psf_strip import draw_through_focus
-from defocus.draw.psf_wavefront import draw_pupils, draw_wavefronts, pupil_map, wavefronts_of
+from defocus.draw.pupils import wavefronts_of
 from defocus.errors import DefocusError
 from defocus.lens import load_lens
+from defocus.optics.pupil_map import pupil_map
+from defocus.psf.energy import encircled_energy, sections
 from defocus.psf.spectrum import parse_bands
-from defocus.render import Camera, Psf
+from defocus.render import Camera, Photograph, Picture, Psf
 
 LENS, SIZE = "zeiss-tessar-50-f3.5", 33
 D, RGB = parse_bands("d"), parse_bands("rgb")
@@ -193,7 +202,7 @@ def test_a_window_has_room_for_the_blur() -> None:
 
 
 def test_one_psf_with_its_report(grid: PsfGrid, tmp_path: Path) -> None:
-    figure = draw_psf(Psf(grid.psf[0, 1], grid.bands, grid.pixel_um, grid.reports[0][1]), "a title")
+    figure = draw_psf(Psf(grid.psf[0, 1], grid.bands, grid.camera.pixel_um, grid.reports[0][1]), "a title")
     assert_on_page(figure)
     words = " ".join(texts(figure))
     report = grid.reports[0][1]
@@ -203,6 +212,15 @@ def test_one_psf_with_its_report(grid: PsfGrid, tmp_path: Path) -> None:
     # Three bands, and a report that knows little.
     light = np.stack([blob(SIZE, 16.0, 16.0, s) for s in (1.0, 2.0, 3.0)])
     assert_on_page(draw_psf(Psf(light, RGB, 4.0, {"status": "ok"}), "Gaussians"))
+
+
+def test_a_photograph_beside_its_sharp_one() -> None:
+    views = [Picture(light, None, light) for light in np.random.default_rng(0).random((2, 20, 30, 3))]
+    report = {"lens": "a lens", "f_number": 2.0, "focus_m": math.inf, "coc_px": [-3.0, 1.0]}
+    figure = plot_photograph(Photograph(*views, report))
+    assert_on_page(figure)
+    assert [np.array_equal(shown, view.srgb) for shown, view in zip(pictures(figure), views, strict=True)] == [True] * 2
+    assert "focused at infinity" in " ".join(texts(figure))
 
 
 def test_wavefronts_pupils_and_a_strip(camera: Camera, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from defocus.draw.synth_sample import draw_samples
+from defocus.draw import draw_samples, save
 from defocus.errors import DatasetError, DefocusError
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
@@ -285,7 +285,7 @@ def test_the_sample_figure_is_the_same_every_time(tmp_path: Path) -> None:
     sharp = [quantise(texture(rng), bits) for bits in (8, 16, 8, 8, 8)]
     pairs = [(s, s, f"pair {n} at $2 m") for n, s in enumerate(sharp)]
     for name in ("a.png", "b.png"):
-        draw_samples(pairs, tmp_path / name)
+        save(draw_samples(pairs), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as figure:
         assert not {"Creation Time", "date", "Software"} & set(figure.info)
@@ -293,4 +293,4 @@ def test_the_sample_figure_is_the_same_every_time(tmp_path: Path) -> None:
     assert wide > 900
     assert high > 600
     with pytest.raises(DefocusError, match="no pairs to draw"):
-        draw_samples([], tmp_path / "c.png")
+        draw_samples([])

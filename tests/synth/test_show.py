@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from defocus.cli import run
-from defocus.draw.synth_pair import draw_pair
+from defocus.draw import draw_pair
 from defocus.files.pair_folders import LEDGER
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.ledger import Ledger

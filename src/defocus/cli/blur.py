@@ -179,7 +179,7 @@ def refocus(
     as_json: JsonOption = False,
 ) -> None:
     """Focus one photograph at several distances: side by side, or as an animation."""
-    from ..draw.focus_sweep import check_sweep_path, write_sweep
+    from ..draw import check_sweep_path, write_sweep
 
     distances = _distances(focus_m)
     check_sweep_path(out)

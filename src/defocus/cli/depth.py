@@ -62,8 +62,7 @@ def depth(
         "notes": [*read.notes, *made.notes],
     }
     if plot is not None:
-        from ..draw import save
-        from ..draw.depth_map import draw_depth
+        from ..draw import draw_depth, save
 
         save(draw_depth(srgb, made.depth_m, photo.name, f"{model}, focal length from {origin}"), plot)
     if as_json:

@@ -89,8 +89,7 @@ def psf(
             report=json.dumps(report),
         )
     if plot is not None:
-        from ..draw import save
-        from ..draw.psf_plot import draw_psf
+        from ..draw import draw_psf, save
 
         azimuth = math.atan2(field[1], field[0]) if field != (0, 0) else math.pi / 2.0
         save(draw_psf(result, f"{camera.lens.name}: {method}", azimuth=azimuth), plot)

@@ -59,8 +59,8 @@ def psf_grid(
             depths_m=np.array(grid.depths_m),
             circle_of_confusion_px=np.array(grid.circle_of_confusion_px),
             wavelengths_nm=np.array(grid.bands.mean_nm),
-            pixel_um=grid.pixel_um,
-            report=json_text({"lens": grid.title, "focus_m": focus_m, "tiles": grid.reports}),
+            pixel_um=camera.pixel_um,
+            report=json_text({"lens": camera.lens.name, "focus_m": focus_m, "tiles": grid.reports}),
         )
         typer.echo(f"wrote {out}")
     if plot is not None:

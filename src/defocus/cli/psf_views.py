@@ -17,7 +17,7 @@ from .psf_grid import numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..draw.psf_wavefront import Remove
+    from ..optics.pupil_map import Remove
 
 Plot = Annotated[Path, typer.Option(help="Where to write the picture: .png, .svg or .pdf.")]
 Focus = Annotated[float, typer.Option(help="Focus distance in metres; inf is allowed.")]
@@ -38,7 +38,7 @@ def wavefront(
     f_number: Stop = None,
 ) -> None:
     """Draw wavefronts and amplitudes over the pupil."""
-    from ..draw.psf_wavefront import draw_wavefronts
+    from ..draw import draw_wavefronts
     from ..lens import load_lens
     from ..render import Camera
 
@@ -59,7 +59,7 @@ def pupils(
     f_number: Stop = None,
 ) -> None:
     """Draw the pupils of several fields: how vignetting cuts them."""
-    from ..draw.psf_wavefront import draw_pupils
+    from ..draw import draw_pupils
     from ..lens import load_lens
     from ..render import Camera
 
@@ -90,8 +90,8 @@ def through_focus(
     scale: Annotated[str, typer.Option(help="linear or log.")] = "linear",
 ) -> None:
     """Draw a row of PSFs through the focus."""
+    from ..draw import draw_through_focus
     from ..draw.psf_picture import check_scale
-    from ..draw.psf_strip import draw_through_focus
     from ..lens import load_lens
     from ..render import Camera
 

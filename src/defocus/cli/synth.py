@@ -103,8 +103,7 @@ def show(
     ),
 ) -> None:
     """Make one pair again from its metadata alone, compare it bit for bit, draw its PSFs, layers and depth."""
-    from ..draw import check_figure_path, save
-    from ..draw.synth_pair import draw_pair
+    from ..draw import check_figure_path, draw_pair, save
     from ..synth.plan import load_plan
     from ..synth.show import show_pair
 

@@ -6,9 +6,11 @@ three-dimensional scatter plot is shown here as the three projections of it, whi
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,11 +22,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from ..survey.run import SurveyRow
 from . import style
 
-KINDS = (
-    ("interchangeable", style.BLUE, "o"),
-    ("phone", style.ORANGE, "^"),
-    ("", style.FAINT, "s"),
-)
+KINDS = {"interchangeable": (style.BLUE, "o"), "phone": (style.ORANGE, "^"), "": (style.FAINT, "s")}
 ABERRATIONS = (
     ("tsc_mm", "spherical aberration TSC (mm)"),
     ("cc_mm", "tangential coma CC (mm)"),
@@ -54,46 +52,37 @@ def draw_diversity(rows: Sequence[SurveyRow]) -> list[tuple[str, Figure]]:
     ]
 
 
+@style.look()
 def _focal_length_and_stop(rows: Sequence[SurveyRow]) -> Figure:
-    with style.look():
-        figure = Figure(figsize=(7.2, 5.6), layout="constrained")
-        axes = figure.add_subplot()
-        shown = _scatter(axes, rows, "focal_length_mm", "stop_radius_mm", positive=True)
-        if shown:
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.legend(handles=_handles(rows), loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
-            for axis in (axes.xaxis, axes.yaxis):
-                axis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set_xlabel("focal length (mm)")
-        axes.set_ylabel("stop radius (mm)")
-        axes.grid(True, color=style.GRID, linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.set_title(_summary(rows), loc="left", fontsize=style.NORMAL)
+    figure = Figure(figsize=(7.2, 5.6), layout="constrained")
+    axes = figure.add_subplot()
+    if _scatter(axes, rows, "focal_length_mm", "stop_radius_mm", positive=True):
+        axes.set(xscale="log", yscale="log")
+        axes.legend(handles=_handles(rows), loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set(xlabel="focal length (mm)", ylabel="stop radius (mm)")
+    axes.grid(True, color=style.GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_title(_summary(rows), loc="left", fontsize=style.NORMAL)
     return figure
 
 
+@style.look()
 def _aberrations(rows: Sequence[SurveyRow]) -> Figure:
-    with style.look():
-        figure = Figure(figsize=(11.5, 4.4), layout="constrained")
-        for panel, (i, j) in enumerate(((0, 1), (0, 2), (1, 2))):
-            axes = figure.add_subplot(1, 3, panel + 1)
-            (x, x_label), (y, y_label) = ABERRATIONS[i], ABERRATIONS[j]
-            _scatter(axes, rows, x, y)
-            for axis, name in ((axes.xaxis, x), (axes.yaxis, y)):
-                _set_symlog(axes, axis, [getattr(row.measurement, name) for row in rows])
-            axes.axhline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
-            axes.axvline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
-            axes.tick_params(axis="x", rotation=45)
-            axes.set_xlabel(x_label)
-            axes.set_ylabel(y_label)
-        figure.suptitle(
-            f"third-order aberrations at full aperture and field; linear within ±{LINEAR:g} mm",
-            x=0.01,
-            ha="left",
-            fontsize=style.NORMAL,
-        )
-        figure.legend(handles=_handles(rows), loc="outside lower center", ncols=6)
+    figure = Figure(figsize=(11.5, 4.4), layout="constrained")
+    for panel, ((x, x_label), (y, y_label)) in enumerate(itertools.combinations(ABERRATIONS, 2)):
+        axes = figure.add_subplot(1, 3, panel + 1)
+        _scatter(axes, rows, x, y)
+        for axis, name in ((axes.xaxis, x), (axes.yaxis, y)):
+            _set_symlog(axes, axis, [getattr(row.measurement, name) for row in rows])
+        axes.axhline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
+        axes.axvline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
+        axes.tick_params(axis="x", rotation=45)
+        axes.set(xlabel=x_label, ylabel=y_label)
+    title = f"third-order aberrations at full aperture and field; linear within ±{LINEAR:g} mm"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=style.NORMAL)
+    figure.legend(handles=_handles(rows), loc="outside lower center", ncols=6)
     return figure
 
 
@@ -106,60 +95,39 @@ def _set_symlog(axes: Axes, axis: Axis, values: Sequence[float]) -> None:
     (axes.set_xscale if is_x else axes.set_yscale)("symlog", linthresh=LINEAR, linscale=1.0)
     (axes.set_xlim if is_x else axes.set_ylim)(-2.0 * largest, 2.0 * largest)
     axis.set_ticks([*(-p for p in reversed(powers)), 0.0, *powers])
-    axis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "−"))
+    axis.set_major_formatter(lambda value, _: style.minus(f"{value:g}"))
     axis.set_minor_locator(NullLocator())
 
 
+def _markers(category: str, *, filled: bool) -> dict[str, Any]:
+    """How lenses of a category look: filled where the survey kept them, hollow where it rejected them."""
+    colour, marker = KINDS[category]
+    return {"linestyle": "none", "marker": marker, "color": colour, "markerfacecolor": colour if filled else "none"}
+
+
 def _scatter(axes: Axes, rows: Sequence[SurveyRow], x: str, y: str, *, positive: bool = False) -> int:
-    """Draw two numbers of the survey against each other: kept lenses filled, rejected ones hollow and behind."""
+    """Draw two numbers of the survey against each other, rejected lenses behind, and return how many are shown."""
     shown = 0
-    for status in ("rejected", "kept"):
-        for category, colour, marker in KINDS:
-            points = np.array(
-                [
-                    (getattr(row.measurement, x), getattr(row.measurement, y))
-                    for row in rows
-                    if row.status == status and row.category == category
-                ]
-            ).reshape(-1, 2)
-            keep = np.all(np.isfinite(points) & ((points > 0.0) | (not positive)), axis=1)
-            shown += int(keep.sum())
-            axes.plot(
-                *points[keep].T,
-                linestyle="none",
-                marker=marker,
-                markersize=4.5,
-                color=colour,
-                alpha=0.65,
-                markerfacecolor=colour if status == "kept" else "none",
-                markeredgewidth=0.0 if status == "kept" else 0.7,
-                zorder=3 if status == "kept" else 2,
-            )
+    for (zorder, status), category in itertools.product(enumerate(("rejected", "kept"), 2), KINDS):
+        members = [row.measurement for row in rows if (row.status, row.category) == (status, category)]
+        points = np.array([(getattr(m, x), getattr(m, y)) for m in members]).reshape(-1, 2)
+        points = points[np.all(np.isfinite(points) & ((points > 0.0) | (not positive)), axis=1)]
+        shown += len(points)
+        look = _markers(category, filled=status == "kept")
+        edge = 0.0 if status == "kept" else 0.7
+        axes.plot(*points.T, markersize=4.5, alpha=0.65, markeredgewidth=edge, zorder=zorder, **look)
     return shown
 
 
 def _handles(rows: Sequence[SurveyRow]) -> list[Line2D]:
     """Legend entries of what there is, with counts."""
     counts = Counter[tuple[str, str]]((row.category, row.status) for row in rows)
-    handles = []
-    for category, colour, marker in KINDS:
-        for status in ("kept", "rejected"):
-            count = counts[category, status]
-            if count:
-                filled = status == "kept"
-                handles.append(
-                    Line2D(
-                        [],
-                        [],
-                        linestyle="none",
-                        marker=marker,
-                        markersize=5,
-                        color=colour,
-                        markerfacecolor=colour if filled else "none",
-                        label=f"{category or 'neither'}, {status} ({count})",
-                    )
-                )
-    return handles
+    return [
+        Line2D([], [], markersize=5, label=f"{category or 'neither'}, {status} ({count})", **look)
+        for category in KINDS
+        for status in ("kept", "rejected")
+        if (count := counts[category, status]) and (look := _markers(category, filled=status == "kept"))
+    ]
 
 
 def _summary(rows: Sequence[SurveyRow]) -> str:
@@ -175,25 +143,23 @@ def reason_kind(row: SurveyRow, reason: str) -> str:
     return next((kind for start, kind in REASONS if f"{reason} ".startswith(start)), "cannot be traced")
 
 
+@style.look()
 def _reasons(rows: Sequence[SurveyRow]) -> Figure:
     """How many lenses each criterion rejected; a lens that failed several counts in each."""
     counts = Counter(kind for row in rows for kind in {reason_kind(row, reason) for reason in row.reasons})
     bars = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    with style.look():
-        figure = Figure(figsize=(7.6, 1.3 + 0.3 * max(len(bars), 1)), layout="constrained")
-        axes = figure.add_subplot()
-        axes.barh([k for k, _ in bars], [v for _, v in bars], color=style.BLUE, height=0.65)
-        axes.invert_yaxis()
-        for place, (_, count) in enumerate(bars):
-            text = axes.annotate(str(count), (count, place), xytext=(3, 0), textcoords="offset points", va="center")
-            text.set_fontsize(style.SMALL)
-        axes.margins(x=0.1)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("lenses that failed the criterion (a lens may fail several)")
-        axes.set_title(_summary(rows), loc="left", fontsize=style.NORMAL)
-        if not bars:
-            axes.set_axis_off()
-            axes.text(0.5, 0.5, "no lens was rejected", transform=axes.transAxes, ha="center", va="center")
+    figure = Figure(figsize=(7.6, 1.3 + 0.3 * max(len(bars), 1)), layout="constrained")
+    axes = figure.add_subplot()
+    lengths = axes.barh([kind for kind, _ in bars], [count for _, count in bars], color=style.BLUE, height=0.65)
+    axes.bar_label(lengths, padding=3, fontsize=style.SMALL)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("lenses that failed the criterion (a lens may fail several)")
+    axes.set_title(_summary(rows), loc="left", fontsize=style.NORMAL)
+    if not bars:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "no lens was rejected", transform=axes.transAxes, ha="center", va="center")
     return figure

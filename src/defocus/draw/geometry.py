@@ -1,10 +1,13 @@
-"""The cross-section of a lens as plain polygons: what a layout draws, before anything is drawn.
+"""The cross-section of a lens as plain polygons, and real rays through it: what a layout shows.
 
-Lengths are in mm; z counts from the first surface's vertex, y is up.
+Lengths are in mm; z counts from the first surface's vertex, y is up. Rays lie in the meridional plane and reach the
+image plane; objects are above the axis and their images below, as in the camera.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +15,13 @@ from jaxtyping import Float
 
 from ..glass import Medium
 from ..lens.prescription import Lens
-from ..optics.apertures import solve_clear_apertures
+from ..optics.beams import BeamTracer, LitBeam, field_radius, refracting, with_clear_apertures
 from ..optics.system import pack_one
-from .beams import drawn_image_radius
 from .profiles import Profiles, sag_at, vertices
+
+FIELDS = (0.0, 0.7, 1.0)
+RAYS = 7
+LEAD = 0.16  # of the lens's length: how far ahead of the glass rays begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Everything of a layout but the rays."""
+    """The cross-section of a lens: everything of a layout but the rays."""
 
     elements: tuple[Element, ...]
     aspheres: tuple[Float[np.ndarray, "_ 2"], ...]  # (z, y) of each aspheric surface within its clear aperture
@@ -56,19 +62,6 @@ class Geometry:
         return max([self.stop_reach, self.image[1], *(float(e.outline[:, 1].max()) for e in self.elements)])
 
 
-def with_clear_apertures(lens: Lens) -> Lens:
-    """The lens with every clear aperture known: its own where it has one, the solver's where not."""
-    if lens.has_clear_apertures:
-        return lens
-    solved = solve_clear_apertures(lens)
-    missing = {
-        i: new.semi_diameter
-        for i, (old, new) in enumerate(zip(lens.surfaces, solved.surfaces, strict=True))
-        if old.semi_diameter is None and new.semi_diameter is not None
-    }
-    return lens.with_semi_diameters(missing)
-
-
 def element_outlines(lens: Lens) -> list[Element]:
     """The lens's pieces of glass, front to back. Missing clear apertures are solved for."""
     return list(cross_section(lens).elements)
@@ -79,7 +72,7 @@ def cross_section(lens: Lens) -> Geometry:
     lens = with_clear_apertures(lens)
     system = pack_one(lens)
     stop_radius = float(system.semi_diameter[lens.stop])
-    image_radius = drawn_image_radius(lens, system)
+    image_radius = field_radius(lens, system)
     z0 = vertices(lens)
     profiles = Profiles(lens, system, image_radius)
     elements = []
@@ -113,3 +106,57 @@ def _mirrored(radii: Float[np.ndarray, " nodes"], z: Float[np.ndarray, " nodes"]
     r, z = radii[needed], z[needed]
     upper = np.stack([z, r], axis=1)
     return np.concatenate([(upper * [1.0, -1.0])[:0:-1], upper])
+
+
+@dataclass(frozen=True, slots=True)
+class Fan:
+    """The rays of one field point."""
+
+    lit: LitBeam
+    paths: Float[np.ndarray, "rays points 2"]  # (z, y) in mm, from in front of the lens to the image plane
+
+
+def ray_paths(lens: Lens, fields: Sequence[float] = FIELDS, *, rays: int = RAYS) -> list[Fan]:
+    """Traced meridional rays, `rays` of each field (fractions of the image radius), at the d line.
+
+    They run from in front of the lens to the prescription's image plane, through glass as it is drawn. A field that no
+    light reaches is replaced by the outermost one inside it that has a beam; fields that come to the same are drawn
+    once. Raises `TraceError` where not even the axis has light.
+    """
+    if rays < 2:
+        raise ValueError(f"{rays} rays per field; expected at least 2, the rims of the beam")
+    lens = with_clear_apertures(lens)
+    tracer = BeamTracer.of(lens.with_semi_diameters(cross_section(lens).narrowed))
+    return [_fan(tracer, lit, rays) for lit in tracer.lit_beams(fields)]
+
+
+def _fan(tracer: BeamTracer, lit: LitBeam, rays: int) -> Fan:
+    beam = lit.beam
+    y = np.linspace(beam.low, beam.high, rays)
+    if beam.chief_passes and rays > 2:
+        y[1 + np.argmin(np.abs(y[1:-1]))] = 0.0  # the chief ray itself
+    traced = tracer.rays(beam, np.zeros_like(y), y)
+    z0 = vertices(tracer.lens)
+    # A dummy or a stop that stands behind the next vertex lies on the line but not on the light's way.
+    hits = np.stack([traced.points[i, 1:] + [[0.0], [z0[i]]] for i in refracting(tracer.lens)])
+    end = np.stack([traced.landing[1], np.full(len(y), z0[-1])])
+    chief, lead = np.asarray(beam.chief.direction)[1:], LEAD * float(np.ptp(z0))
+    start = _starts(tracer.lens, hits[0], traced.heading[1:], chief, lead)
+    paths = np.concatenate([start[None], hits, end[None]]).transpose(2, 0, 1)[traced.passes]
+    below = -1.0 if paths[:, -1, 0].mean() > 0.0 else 1.0
+    return Fan(lit, paths[:, :, ::-1] * [1.0, below])
+
+
+def _starts(
+    lens: Lens,
+    hits: Float[np.ndarray, "2 rays"],
+    heading: Float[np.ndarray, "2 rays"],
+    chief: Float[np.ndarray, "2"],
+    lead: float,
+) -> Float[np.ndarray, "2 rays"]:
+    """Where the drawn rays begin: on a line across the beam, `lead` mm ahead of the first of them to meet the glass."""
+    along = chief @ hits
+    before = along.min() - lead
+    if math.isfinite(lens.object_distance):
+        before = max(before, along.min() - 0.98 * lens.object_distance)
+    return hits + (before - along) / (chief @ heading) * heading

@@ -14,17 +14,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 
 from ..lens.prescription import Lens
+from ..optics.beams import with_clear_apertures
 from ..optics.paraxial import first_order_batch
 from ..optics.system import common_bucket, pack
 from . import style
-from .geometry import Geometry, cross_section, with_clear_apertures
-from .rays import Fan, ray_paths
+from .geometry import FIELDS, RAYS, Fan, Geometry, cross_section, ray_paths
+from .page import MARGIN, Page
 
-FIELDS = (0.0, 0.7, 1.0)
-RAYS = 7
 LARGEST = (11.0, 6.4)  # inches: the drawing itself fits in here
 SMALLEST_WIDTH = 5.6  # inches: of the figure
-MARGIN = 0.3  # inches around the drawing
 WORTH_A_NOTE = 0.99  # a surface drawn smaller than this part of its clear aperture is mentioned
 TITLE_HEIGHT, LEGEND_ROW, BAR_HEIGHT = 0.62, 0.2, 0.42  # inches
 
@@ -41,12 +39,14 @@ class Layout:
     bottom: float
     top: float
 
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height, mm."""
-        return self.right - self.left, self.top - self.bottom
+    def scaled(self, width: float, height: float) -> tuple[float, float]:
+        """Width and height (inches) of the largest drawing in these."""
+        size = self.right - self.left, self.top - self.bottom
+        inches = min(width / size[0], height / size[1])  # per mm
+        return size[0] * inches, size[1] * inches
 
 
+@style.look()
 def draw_layout(
     lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAYS, title: bool = True, legend: bool = True
 ) -> Figure:
@@ -57,31 +57,20 @@ def draw_layout(
     without light on the axis.
     """
     layout = plan_layout(lens, fields=fields, rays=rays)
-    width, height = layout.size
-    inches = min(LARGEST[0] / width, LARGEST[1] / height)  # per mm
-    drawing = width * inches, height * inches
-    full_width = max(drawing[0] + 2 * MARGIN, SMALLEST_WIDTH)
-    above = TITLE_HEIGHT if title else MARGIN / 2
+    width, height = layout.scaled(*LARGEST)
+    full_width = max(width + 2 * MARGIN, SMALLEST_WIDTH)
     below = BAR_HEIGHT + (legend_height(layout, full_width) if legend else 0.0)
-    size = full_width, above + drawing[1] + below
-    with style.look():
-        figure = Figure(figsize=size)
-        box = (
-            (full_width - drawing[0]) / 2 / full_width,
-            below / size[1],
-            drawing[0] / full_width,
-            drawing[1] / size[1],
-        )
-        paint_layout(style.bare_axes(figure, box), layout)
-        if title:
-            style.title(figure, lens.name, subtitle(lens), size, margin=MARGIN)
-        if legend:
-            paint_legend(figure, layout, size)
-    return figure
+    page = Page(full_width, (TITLE_HEIGHT if title else MARGIN / 2) + height + below)
+    paint_layout(page, layout, below, (width, height))
+    if title:
+        page.title(lens.name, subtitle(lens))
+    if legend:
+        paint_legend(page, layout, 0.0)
+    return page.figure
 
 
 def plan_layout(lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAYS) -> Layout:
-    """Everything that is to be drawn, before anything is."""
+    """Everything that a layout of the lens shows."""
     lens = with_clear_apertures(lens)
     geometry = cross_section(lens)
     fans = tuple(ray_paths(lens, fields, rays=rays))
@@ -94,67 +83,56 @@ def plan_layout(lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAY
     return Layout(lens, geometry, fans, left - pad, right + pad, bottom - pad, top + pad)
 
 
-def paint_layout(axes: Axes, layout: Layout) -> None:
-    """Draw a layout into axes whose box has its proportions; the scale bar goes below them."""
-    geometry = layout.geometry
-    axes.set_xlim(layout.left, layout.right)
-    axes.set_ylim(layout.bottom, layout.top)
-    axes.set_aspect("equal")
-    width, _ = layout.size
+def paint_layout(page: Page, layout: Layout, bottom: float, size: tuple[float, float]) -> None:
+    """A layout in the middle of a page, `bottom` inches above its lower edge, with a scale bar below it.
 
+    `size` (inches) has the layout's proportions.
+    """
+    left = (page.width - size[0]) / 2.0
+    axes = page.axes((left, bottom, *size), bare=True)
+    axes.set(xlim=(layout.left, layout.right), ylim=(layout.bottom, layout.top), aspect="equal")
+    geometry = layout.geometry
     for element in geometry.elements:
         tint = style.glass_tint(element.medium, plate=element.is_plate)
-        axes.add_patch(
-            Polygon(
-                element.outline,
-                closed=True,
-                facecolor=tint,
-                edgecolor=style.INK,
-                linewidth=style.OUTLINE,
-                joinstyle="round",
-                zorder=2,
-            )
-        )
-    axes.plot(
-        [layout.left, layout.right], [0.0, 0.0], color=style.FAINT, linewidth=style.AXIS, dashes=(12, 3, 2, 3), zorder=3
-    )
+        shape = Polygon(element.outline, facecolor=tint, edgecolor=style.INK, linewidth=style.OUTLINE, zorder=2)
+        shape.set_joinstyle("round")
+        axes.add_patch(shape)
+    dashes = (12, 3, 2, 3)
+    ends = [layout.left, layout.right]
+    axes.plot(ends, [0.0, 0.0], color=style.FAINT, linewidth=style.AXIS, dashes=dashes, zorder=3)
     for fan, colour in zip(layout.fans, style.field_colours(len(layout.fans)), strict=True):
-        axes.add_collection(
-            LineCollection(list(fan.paths), colors=colour, linewidths=style.RAY, zorder=4), autolim=False
-        )
-    if geometry.aspheres:
-        axes.add_collection(
-            LineCollection(geometry.aspheres, colors=style.PURPLE, linewidths=style.ASPHERE, zorder=5), autolim=False
-        )
+        lines = LineCollection(list(fan.paths), colors=colour, linewidths=style.RAY, zorder=4)
+        axes.add_collection(lines, autolim=False)
+    aspheres = LineCollection(geometry.aspheres, colors=style.PURPLE, linewidths=style.ASPHERE, zorder=5)
+    axes.add_collection(aspheres, autolim=False)
     z, radius = geometry.stop
     for side in (1.0, -1.0):
-        axes.plot([z, z], [side * radius, side * geometry.stop_reach], color=style.INK, linewidth=style.STOP, zorder=6)
+        _upright(axes, z, side * radius, side * geometry.stop_reach, style.STOP)
     z, radius = geometry.image
     radius = radius or 0.5 * geometry.stop[1]  # a lens without a field still has an image plane
-    axes.plot([z, z], [-radius, radius], color=style.INK, linewidth=style.IMAGE, zorder=6)
-
+    _upright(axes, z, -radius, radius, style.IMAGE)
+    width = layout.right - layout.left
     bar = style.nice_length(0.2 * width)
-    scale = axes.bbox.width / axes.figure.dpi / width  # inches per mm
-    style.scale_bar(axes, layout.left, layout.bottom - 0.1 / scale, bar, f"{bar:g} mm", tick=0.07 / scale)
+    page.scale_bar(left, bottom - 0.1, bar / width * size[0], f"{bar:g} mm")
+
+
+def _upright(axes: Axes, z: float, low: float, high: float, width: float) -> None:
+    axes.plot([z, z], [low, high], color=style.INK, linewidth=width, zorder=6)
 
 
 def _entries(layout: Layout) -> list[Line2D | Patch]:
     """Legend: fields, aspheres, extra-low dispersion."""
-    entries: list[Line2D | Patch] = []
-    for fan, colour in zip(layout.fans, style.field_colours(len(layout.fans)), strict=True):
-        entries.append(Line2D([], [], color=colour, linewidth=1.4, label=fan.label))
+    entries: list[Line2D | Patch] = [
+        Line2D([], [], color=colour, linewidth=1.4, label=fan.lit.label)
+        for fan, colour in zip(layout.fans, style.field_colours(len(layout.fans)), strict=True)
+    ]
     if layout.geometry.aspheres:
         entries.append(Line2D([], [], color=style.PURPLE, linewidth=style.ASPHERE, label="aspheric surface"))
     low = [e for e in layout.geometry.elements if not e.is_plate and (e.medium.vd or 0.0) >= style.ED_ABBE_NUMBER]
     if low:
-        entries.append(
-            Patch(
-                facecolor=style.glass_tint(low[0].medium),
-                edgecolor=style.INK,
-                linewidth=0.5,
-                label=f"low-dispersion glass (νd ≥ {style.ED_ABBE_NUMBER:g})",
-            )
-        )
+        label = f"low-dispersion glass (νd ≥ {style.ED_ABBE_NUMBER:g})"
+        tint = style.glass_tint(low[0].medium)
+        entries.append(Patch(facecolor=tint, edgecolor=style.INK, linewidth=0.5, label=label))
     return entries
 
 
@@ -162,8 +140,8 @@ def _note(layout: Layout) -> str:
     """What else the reader should know."""
     if layout.geometry.image[1] == 0.0:
         return "the prescription gives no field: axis only"
-    given = {i: s.semi_diameter or 0.0 for i, s in enumerate(layout.lens.surfaces)}
-    narrowed = sorted(i for i, radius in layout.geometry.narrowed.items() if radius < WORTH_A_NOTE * given[i])
+    apertures = [s.semi_diameter or 0.0 for s in layout.lens.surfaces]
+    narrowed = sorted(i for i, radius in layout.geometry.narrowed.items() if radius < WORTH_A_NOTE * apertures[i])
     if not narrowed:
         return ""
     which = f"surface{'s' * (len(narrowed) > 1)} {', '.join(map(str, narrowed))}"
@@ -182,22 +160,20 @@ def legend_height(layout: Layout, width: float) -> float:
     return 0.1 + LEGEND_ROW * (math.ceil(len(entries) / _columns(entries, width)) + bool(_note(layout)))
 
 
-def paint_legend(figure: Figure, layout: Layout, size: tuple[float, float], bottom: float = 0.0) -> None:
-    """Fields, aspheres and notes, centred, `bottom` inches above the lower edge of a figure of the given size."""
-    width, height = size
+def paint_legend(page: Page, layout: Layout, bottom: float) -> None:
+    """Fields, aspheres and notes, centred, `bottom` inches above the lower edge."""
     entries, note = _entries(layout), _note(layout)
-    figure.legend(
+    page.figure.legend(
         handles=entries,
         loc="lower center",
-        ncols=_columns(entries, width),
-        bbox_to_anchor=(0.5, (bottom + 0.03 + bool(note) * LEGEND_ROW) / height),
+        ncols=_columns(entries, page.width),
+        bbox_to_anchor=(0.5, (bottom + 0.03 + bool(note) * LEGEND_ROW) / page.height),
         borderaxespad=0.2,
         columnspacing=1.6,
         labelspacing=0.35,
     )
-    if note:
-        fits = style.fitted_size(note, style.SMALL, width - 2 * MARGIN)
-        figure.text(0.5, (bottom + 0.1) / height, note, ha="center", fontsize=fits, color=style.FAINT)
+    room = page.width - 2 * MARGIN
+    page.text(page.width / 2.0, bottom + 0.1, note, room=room, ha="center", color=style.FAINT)
 
 
 def subtitle(lens: Lens) -> str:

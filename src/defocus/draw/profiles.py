@@ -12,7 +12,6 @@ that they never do is by construction. Lengths are in mm; z counts from the firs
 from __future__ import annotations
 
 import enum
-import itertools
 from collections.abc import Iterator
 
 import jax
@@ -23,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 from ..glass import Medium
 from ..lens.prescription import Lens
 from ..optics.apertures import STEEPEST
+from ..optics.beams import refracting
 from ..optics.surfaces import Shape, sag
 from ..optics.system import System
 
@@ -43,16 +43,6 @@ Mask = Bool[np.ndarray, " nodes"]
 def vertices(lens: Lens) -> Float[np.ndarray, " surfaces_and_image"]:
     """z (mm) of each surface's vertex, and of the image plane."""
     return np.concatenate([[0.0], np.cumsum([s.thickness for s in lens.surfaces])])
-
-
-def refracting(lens: Lens) -> list[int]:
-    """Numbers of the surfaces that part two media: a stop in air and dummies are none."""
-    media = (lens.object_medium, *(s.medium for s in lens.surfaces))
-    return [
-        i
-        for i, (before, behind) in enumerate(itertools.pairwise(media))
-        if (before.nd, before.vd) != (behind.nd, behind.vd)
-    ]
 
 
 @jax.jit
@@ -84,7 +74,7 @@ class Way(enum.Enum):
 class Profiles:
     """The refracting surfaces of a lens as profiles z(r) on common radii, in order and never crossing.
 
-    The clear apertures of the lens must be known. Rows count the refracting surfaces; `numbers` are their own numbers.
+    The lens must have all its clear apertures. Rows count the refracting surfaces; `numbers` are their own numbers.
     Where the last medium is glass, the image plane ends it and is a row too.
     """
 

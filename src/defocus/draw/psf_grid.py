@@ -1,4 +1,4 @@
-"""A grid of PSFs: fields in columns, depths in rows.
+"""PSFs in rows and columns: fields over depths, or one field through the focus.
 
 Each tile is scaled to its own maximum. Tiles are laid out in whole device pixels, so that every pixel of a PSF is a
 square of the same size. A tile that cannot be computed says why.
@@ -6,57 +6,59 @@ square of the same size. A tile that cannot be computed says why.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from ..errors import DefocusError
+from ..optics.paraxial import first_order
+from ..optics.system import pack_one
 from ..psf.spectrum import Bands
+from ..psf.wavefronts import focused_sensor
 from ..render.camera import Camera
 from . import style
-from .psf_picture import (
-    DECADES,
-    Scale,
-    check_scale,
-    distance,
-    mappable,
-    paint_scale_bar,
-    paint_tile,
-    tidy_bar,
-    tile_side,
-    write_above,
-)
+from .page import Page, head
+from .psf_picture import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)
-LARGEST = 256  # pixels across a tile, where nobody asked for a size
-GAP = 6  # device pixels at style.DPI between tiles
-LEFT, RIGHT, TOP, BOTTOM = 132, 48, 172, 124  # device pixels around the tiles
+LARGEST = 256  # pixels across a tile, where no size is asked for
+GAP = 6 / style.DPI  # inches, all of them whole device pixels
+LEFT, RIGHT, TOP, BOTTOM = 132 / style.DPI, 48 / style.DPI, 172 / style.DPI, 124 / style.DPI
+NARROWEST = 560 / style.DPI  # of the tiles together: room for title and notes
 
 
 @dataclass(frozen=True)
 class PsfGrid:
-    """PSFs over depth and field, with what is needed to label them."""
+    """PSFs in rows and columns, with the words around them."""
 
-    title: str
-    fields: tuple[float, ...]  # upwards in the photograph, of the image radius
-    depths_m: tuple[float, ...]
-    focus_m: float
-    f_number: float
-    pixel_um: float
+    camera: Camera
+    psf: Float[np.ndarray, "rows columns bands size size"]
     bands: Bands
-    psf: Float[np.ndarray, "depths fields bands size size"]
-    circle_of_confusion_px: tuple[float, ...]  # signed radius for each depth; nan where it is not known
-    reports: tuple[tuple[dict[str, Any], ...], ...]  # [depth][field]
+    reports: tuple[tuple[dict[str, Any], ...], ...]  # [row][column]
+    below: str  # the line below the title
+    heads: tuple[tuple[str, str], ...]  # above each column: a name, and a fainter line
+    sides: tuple[tuple[str, str], ...]  # beside each row, likewise; empty: no words there
+    footnote: str = ""
+    fields: tuple[float, ...] = ()  # upwards in the photograph, of the image radius
+    depths_m: tuple[float, ...] = ()
 
     @property
     def size(self) -> int:
         """Pixels across a tile."""
         return self.psf.shape[-1]
+
+    @property
+    def circle_of_confusion_px(self) -> list[float]:
+        """Signed paraxial blur radius for each depth, pixels."""
+        return [self.camera.circle_of_confusion_px(depth) for depth in self.depths_m]
 
 
 def compute_psf_grid(
@@ -73,35 +75,30 @@ def compute_psf_grid(
     Without depths: half the focus distance, the focus and infinity. Without a size: room for the largest circle of
     confusion. `options` go to `Camera.psfs`. Nothing is raised for a single tile; its report says what is wrong.
     """
-    depths = tuple(depths_m) if depths_m is not None else _default_depths(camera)
+    near = (2.0, 10.0) if math.isinf(camera.focus_m) else (camera.focus_m / 2.0, camera.focus_m)
+    depths = tuple(map(float, depths_m)) if depths_m is not None else (*near, math.inf)
     if not fields or not depths:
         raise DefocusError("a grid of PSFs needs at least one field and one depth")
-    # The sensor's own place, where it was given, is not in the paraxial circle of confusion.
-    known = camera.sensor_shift_mm is None
-    blur = tuple(camera.circle_of_confusion_px(d) if known and d > 0.0 else math.nan for d in depths)
+    blur = [camera.circle_of_confusion_px(d) for d in depths]
     size = size or fitting_size(blur)
     cells = [(d, (0.0, float(f))) for d in depths for f in fields]
     batch = camera.psfs([d for d, _ in cells], [f for _, f in cells], size, bands, **options)
-    shape = (len(depths), len(fields))
     reports = tuple(batch.reports[i : i + len(fields)] for i in range(0, len(cells), len(fields)))
+    window = f"{size} × {size} pixels of {camera.pixel_um:.3g} µm"
+    rgb = batch.bands.names == ("red", "green", "blue")
+    colour = "red, green, blue" if rgb else ", ".join(f"{w:.4g} nm" for w in batch.bands.mean_nm)
     return PsfGrid(
-        camera.lens.name,
-        tuple(float(f) for f in fields),
-        tuple(float(d) for d in depths),
-        camera.focus_m,
-        float(camera.first_order.f_number),
-        camera.pixel_um,
+        camera,
+        batch.psf.reshape((len(depths), len(fields), *batch.psf.shape[1:])),
         batch.bands,
-        batch.psf.reshape(shape + batch.psf.shape[1:]),
-        blur,
         reports,
+        f"{setting(camera)} · {window} · {colour}",
+        heads=tuple(_field_head(f, column) for f, column in zip(fields, zip(*reports, strict=True), strict=True)),
+        sides=tuple((style.distance(d), f"CoC\n{style.signed(c, 1)} px") for d, c in zip(depths, blur, strict=True)),
+        footnote="up is up in the photograph\nCoC: paraxial blur radius, positive beyond the focus",
+        fields=tuple(map(float, fields)),
+        depths_m=depths,
     )
-
-
-def _default_depths(camera: Camera) -> tuple[float, ...]:
-    if math.isinf(camera.focus_m):
-        return (2.0, 10.0, math.inf)
-    return (camera.focus_m / 2.0, camera.focus_m, math.inf)
 
 
 def fitting_size(circle_of_confusion_px: Sequence[float]) -> int:
@@ -110,73 +107,113 @@ def fitting_size(circle_of_confusion_px: Sequence[float]) -> int:
     return min(LARGEST, 8 * math.ceil((2.5 * largest + 24.0) / 8.0))
 
 
+def setting(camera: Camera) -> str:
+    """F-number and focus distance in words."""
+    focus = "infinity" if math.isinf(camera.focus_m) else style.distance(camera.focus_m)
+    return f"f/{float(camera.first_order.f_number):.3g}, focused at {focus}"
+
+
+def field_name(field: float) -> str:
+    """A field (of the image radius) in words."""
+    return "axis" if field == 0.0 else style.minus(f"field {field:.3g}")
+
+
+def _field_head(field: float, reports: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """A field, and its image height and angle as the first tile that worked tells them."""
+    fine = [report for report in reports if report["status"] == "ok"]
+    where = f"{fine[0]['image_height_mm']:.3g} mm, {fine[0]['field_deg']:.3g}°" if fine else "no light"
+    return field_name(field), where
+
+
+def compute_through_focus(
+    camera: Camera,
+    *,
+    field: tuple[float, float] = (0.0, 0.0),
+    depths_m: Sequence[float] | None = None,
+    sensor_shifts_mm: Sequence[float] | None = None,
+    size: int | None = None,
+    bands: str | tuple[float, ...] | Bands = "rgb",
+) -> PsfGrid:
+    """A row of PSFs of a point that appears at `field`.
+
+    Either the point lies at each of `depths_m`, or it lies at the focus distance and the sensor stands each of
+    `sensor_shifts_mm` behind its place (towards the lens where negative). Field heights count on the prescription's
+    image plane; windows follow the chief ray.
+    """
+    if depths_m is not None and sensor_shifts_mm is None:
+        blur = [camera.circle_of_confusion_px(d) for d in depths_m]
+        size = size or fitting_size(blur)
+        batches = [camera.psfs(list(depths_m), [field] * len(depths_m), size, bands)]
+        heads = tuple((style.distance(d), f"CoC {style.signed(c, 1)} px") for d, c in zip(depths_m, blur, strict=True))
+        what = "point at different depths"
+    elif sensor_shifts_mm is not None and depths_m is None:
+        slope = math.tan(math.asin(min(0.99, float(camera.first_order.na))))
+        blur = [abs(z) * slope / (camera.pixel_um * 1e-3) for z in sensor_shifts_mm]
+        size = size or fitting_size(blur)
+        batches = [c.psfs([c.focus_m], [field], size, bands) for c in _shifted(camera, sensor_shifts_mm)]
+        sides = ["towards the lens" if z < 0.0 else "behind" if z > 0.0 else "focus" for z in sensor_shifts_mm]
+        heads = tuple((f"{style.signed(1e3 * z, 0)} µm", s) for z, s in zip(sensor_shifts_mm, sides, strict=True))
+        what = "sensor at different places"
+    else:
+        raise DefocusError("give depths_m or sensor_shifts_mm")
+    place = "axis" if field == (0.0, 0.0) else f"field ({field[0]:g}, {field[1]:g})"
+    return PsfGrid(
+        camera,
+        np.concatenate([batch.psf for batch in batches])[None],
+        batches[0].bands,
+        (tuple(report for batch in batches for report in batch.reports),),
+        f"{what} · {place} · {setting(camera)}",
+        heads=heads,
+        sides=(),
+        depths_m=tuple(depths_m or ()),
+    )
+
+
+def _shifted(camera: Camera, shifts_mm: Sequence[float]) -> list[Camera]:
+    """The camera with its sensor at several places behind its own."""
+    start = camera.sensor_shift_mm
+    if start is None:
+        system = pack_one(camera.lens)
+        start = float(eqx.filter_jit(focused_sensor)(system, first_order(system), jnp.asarray(camera.focus_m * 1e3)))
+    cameras = []
+    for shift in shifts_mm:
+        cameras.append(copy.copy(camera))
+        cameras[-1].sensor_shift_mm = start + shift
+    return cameras
+
+
+@style.look()
 def draw_psf_grid(grid: PsfGrid, *, scale: Scale = "linear", decades: float = DECADES) -> Figure:
     """The grid as a figure; `scale` "log" shows `decades` below each tile's maximum."""
     check_scale(scale)
-    rows, columns = len(grid.depths_m), len(grid.fields)
-    side = tile_side(grid.size)
-    wide = max(columns * (side + GAP) - GAP, 560)  # room for title and notes
-    width = LEFT + wide + RIGHT
-    height = TOP + rows * (side + GAP) - GAP + BOTTOM
-    inches = width / style.DPI, height / style.DPI
-    with style.look():
-        figure = Figure(figsize=inches)
-        style.title(figure, grid.title, _subtitle(grid), inches)
-        for row in range(rows):
-            bottom = height - TOP - row * (side + GAP) - side
-            for column in range(columns):
-                x = LEFT + column * (side + GAP)
-                axes = figure.add_axes((x / width, bottom / height, side / width, side / height))
-                tile = grid.psf[row, column], grid.bands, grid.reports[row][column]
-                paint_tile(axes, *tile, scale=scale, decades=decades, inches=side / style.DPI)
-                if row == 0:
-                    _paint_head(axes, grid, column)
-            _paint_depth(figure, grid, row, (LEFT - 14) / width, (bottom + side / 2) / height)
-        lower = height - TOP - rows * (side + GAP) + GAP
-        paint_scale_bar(figure, grid.size, grid.pixel_um, (LEFT, lower, side), (width, height))
-        _paint_bar(figure, grid, scale, decades, lower, (width, height))
-    return figure
-
-
-def _subtitle(grid: PsfGrid) -> str:
-    rgb = grid.bands.names == ("red", "green", "blue")
-    colour = "red, green, blue" if rgb else ", ".join(f"{w:.4g} nm" for w in grid.bands.mean_nm)
-    focus = "infinity" if math.isinf(grid.focus_m) else distance(grid.focus_m)
-    window = f"{grid.size} × {grid.size} pixels of {grid.pixel_um:.3g} µm"
-    return f"f/{grid.f_number:.3g}, focused at {focus} · {window} · {colour}"
-
-
-def _paint_head(axes: Any, grid: PsfGrid, column: int) -> None:
-    """Above a column: the field, and its image height and angle as the first tile that worked tells them."""
-    field = grid.fields[column]
-    fine = [row[column] for row in grid.reports if row[column]["status"] == "ok"]
-    where = f"{fine[0]['image_height_mm']:.3g} mm, {fine[0]['field_deg']:.3g}°" if fine else "no light"
-    name = "axis" if field == 0.0 else f"field {field:.3g}".replace("-", "−")
-    write_above(axes, name, 14.0, fontweight="bold")
-    write_above(axes, where, 4.0, color=style.FAINT)
-
-
-def _paint_depth(figure: Figure, grid: PsfGrid, row: int, x: float, y: float) -> None:
-    """Left of a row: the depth and the circle of confusion."""
-    how: dict[str, Any] = {"ha": "right", "fontsize": style.SMALL}
-    depth, blur = grid.depths_m[row], grid.circle_of_confusion_px[row]
-    figure.text(x, y, distance(depth), va="bottom", fontweight="bold", **how)
-    if math.isfinite(blur):
-        # No −0.0 px.
-        number = f"{blur:+.1f}".replace("-", "−") if abs(blur) >= 0.05 else "0"
-        figure.text(x, y, f"CoC\n{number} px", va="top", color=style.FAINT, linespacing=1.3, **how)
-
-
-def _paint_bar(figure: Figure, grid: PsfGrid, scale: Scale, decades: float, lower: int, page: tuple[int, int]) -> None:
-    """The colour bar at the lower right, and below it what must be known of the tiles."""
-    width, height = page
-    length = 240
-    x = width - RIGHT - length
-    if scale == "log" or len(grid.psf[0, 0]) == 1:
-        axes = figure.add_axes((x / width, (lower - 34) / height, length / width, 14 / height))
-        bar = figure.colorbar(mappable(len(grid.psf[0, 0]), scale, decades), cax=axes, orientation="horizontal")
-        tidy_bar(bar, decades if scale == "log" else None)
+    rows, columns = grid.psf.shape[:2]
+    side, left = tile_side(grid.size), LEFT if grid.sides else RIGHT
+    tiles = columns * (side + GAP) - GAP, rows * (side + GAP) - GAP
+    page = Page(left + max(tiles[0], NARROWEST) + RIGHT, TOP + tiles[1] + BOTTOM)
+    page.title(grid.camera.lens.name, grid.below)
+    for row in range(rows):
+        bottom = page.height - TOP - row * (side + GAP) - side
+        for column in range(columns):
+            axes = page.axes((left + column * (side + GAP), bottom, side, side))
+            paint_psf(axes, grid.psf[row, column], grid.bands, grid.reports[row][column], scale, decades)
+            if row == 0:
+                head(axes, *grid.heads[column])
+        if grid.sides:
+            name, below = grid.sides[row]
+            page.text(left - 14 / style.DPI, bottom + side / 2, name, ha="right", va="bottom", fontweight="bold")
+            page.text(left - 14 / style.DPI, bottom + side / 2, below, ha="right", va="top", color=style.FAINT)
+    pixel_um = grid.camera.pixel_um
+    psf_scale_bar(page, left, BOTTOM - 0.12, side, grid.size * pixel_um, pixel_um)
+    if scale == "log" or len(grid.bands.names) == 1:
+        light_bar(page, (page.width - RIGHT - 1.5, BOTTOM - 0.21, 1.5, 0.09), len(grid.bands.names), scale, decades)
     what = f"{decades:g} decades below each tile's maximum" if scale == "log" else "each tile scaled to its own maximum"
-    lines = f"{what}; up is up in the photograph\nCoC: paraxial blur radius, positive beyond the focus"
-    how: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": style.SMALL - 0.5, "color": style.FAINT}
-    figure.text(0.5, 12 / height, lines, linespacing=1.4, **how)
+    lines = "; ".join(text for text in (what, grid.footnote) if text).split("\n")
+    for number, line in enumerate(reversed(lines)):
+        page.footnote(line, 0.075 + 0.13 * number)
+    return page.figure
+
+
+def draw_through_focus(camera: Camera, *, scale: Scale = "linear", decades: float = DECADES, **options: Any) -> Figure:
+    """A row of PSFs through the focus; `options` as for `compute_through_focus`."""
+    check_scale(scale)
+    return draw_psf_grid(compute_through_focus(camera, **options), scale=scale, decades=decades)

@@ -15,14 +15,14 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colorbar import Colorbar
 from matplotlib.colors import ListedColormap, LogNorm, Normalize
-from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from ..errors import DefocusError
 from ..psf.spectrum import Bands
 from ..srgb import to_srgb
 from . import style
+from .page import Box, Page, frame, show_picture
 
 Scale = Literal["linear", "log"]
 DECADES = 4.0  # of a log picture
@@ -31,20 +31,19 @@ LOST = 0.02  # light outside the window from which on a tile says so
 TILE = 208  # device pixels at style.DPI: about the side of a tile in a row of them
 EMPTY = "#f4f4f4"  # where there is no PSF
 
-Picture = Float[np.ndarray, "rows columns 3"]
+Light = Float[np.ndarray, "bands rows columns"]
+Colours = Float[np.ndarray, "rows columns 3"]
 
 
 def check_scale(scale: str) -> Scale:
     """The scale, if it is one."""
-    for known in get_args(Scale):
-        if scale == known:
-            return known
+    for name in get_args(Scale):
+        if scale == name:
+            return name
     raise DefocusError(f"scale {scale!r}; known are {', '.join(get_args(Scale))}")
 
 
-def picture(
-    psf: Float[np.ndarray, "bands rows columns"], bands: Bands, scale: Scale = "linear", decades: float = DECADES
-) -> Picture:
+def picture(psf: Light, bands: Bands, scale: Scale = "linear", decades: float = DECADES) -> Colours:
     """A PSF as sRGB values in 0 … 1; its brightest value is 1, and white where all bands share it."""
     light = np.maximum(colours(psf, bands), 0.0)
     light = light / max(float(light.max()), 1e-30)
@@ -54,7 +53,7 @@ def picture(
     return level if len(psf) > 1 else matplotlib.colormaps[LOG_MAP](level[..., 0])[..., :3]
 
 
-def colours(psf: Float[np.ndarray, "bands rows columns"], bands: Bands) -> Picture:
+def colours(psf: Light, bands: Bands) -> Colours:
     """Linear red, green and blue: the bands in the order of their wavelengths, shared out in thirds."""
     count = len(psf)
     edges = np.linspace(0.0, count, 4)
@@ -65,132 +64,53 @@ def colours(psf: Float[np.ndarray, "bands rows columns"], bands: Bands) -> Pictu
     return np.tensordot(weights[::-1], ordered, axes=1).transpose(1, 2, 0)
 
 
-def mappable(bands: int, scale: Scale, decades: float = DECADES) -> ScalarMappable:
-    """What a colour bar needs: relative light and its colours."""
-    if scale == "linear":
-        ramp = to_srgb(np.linspace(0.0, 1.0, 256)[:, None])
-        return ScalarMappable(Normalize(0.0, 1.0), ListedColormap(np.repeat(ramp, 3, axis=1)))
-    norm = LogNorm(10.0**-decades, 1.0)
-    return ScalarMappable(norm, matplotlib.colormaps[LOG_MAP if bands == 1 else "gray"])
+def tile_side(size: int) -> float:
+    """Side of a tile in inches: a whole number of device pixels for each pixel of a PSF, as far as that is sensible."""
+    return (size * max(1, round(TILE / size)) if size <= 512 else 512) / style.DPI
 
 
-def tidy_bar(bar: Colorbar, decades: float | None = None) -> None:
-    """Thin lines and small figures on a colour bar; with `decades`, powers of ten in the figure's own font."""
-    if decades is not None:
-        exponents = range(-math.floor(decades), 1)
-        raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-        labels = ["1" if e == 0 else "10" + str(e).translate(raised) for e in exponents]
-        bar.set_ticks([10.0**e for e in exponents], labels=labels)
-    bar.ax.tick_params(which="minor", length=0.0)
-    bar.ax.tick_params(which="major", labelsize=style.SMALL - 1.0, length=2.0, width=0.5, pad=1.5)
-    bar.outline.set_linewidth(0.4)
-
-
-def paint_picture(axes: Axes, image: Picture) -> None:
-    """A picture in pixels, row 0 on top, with a thin frame and no ticks."""
-    axes.imshow(image, interpolation="nearest" if max(image.shape) <= 512 else "antialiased", origin="upper")
-    bare(axes)
-
-
-def tile_side(size: int) -> int:
-    """Side of a tile in device pixels: a whole number of them for each pixel of a PSF, as far as that is sensible."""
-    return size * max(1, round(TILE / size)) if size <= 512 else 512
-
-
-def paint_tile(
-    axes: Axes,
-    psf: Float[np.ndarray, "bands rows columns"],
-    bands: Bands,
-    report: dict[str, Any],
-    *,
-    scale: Scale,
-    decades: float,
-    inches: float,
+def paint_psf(
+    axes: Axes, psf: Light, bands: Bands, report: dict[str, Any], scale: Scale = "linear", decades: float = DECADES
 ) -> None:
-    """A PSF, with a word where it loses light, or the reason why there is none; `inches` is the tile's side."""
-    if report["status"] != "ok":
-        paint_reason(axes, str(report["status"]), inches)
+    """A PSF, with a word where it loses light, or the reason why there is none."""
+    if report.get("status", "ok") != "ok":
+        paint_reason(axes, str(report["status"]))
         return
-    paint_picture(axes, picture(psf, bands, scale, decades))
+    show_picture(axes, picture(psf, bands, scale, decades), pixels=max(psf.shape) <= 512)
+    frame(axes)
     lost = float(report.get("energy_outside", 0.0))
     if lost >= LOST:
-        how: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": style.SMALL - 1.5, "color": "white"}
-        axes.text(0.97, 0.03, f"{100.0 * lost:.0f} % outside", transform=axes.transAxes, **how)
+        words = axes.text(0.97, 0.03, f"{100.0 * lost:.0f} % outside", transform=axes.transAxes, ha="right")
+        outline = withStroke(linewidth=1.5, foreground="black")
+        words.set(fontsize=style.SMALL - 1.5, color="white", path_effects=[outline])
 
 
-def paint_scale_bar(
-    figure: Figure, size: int, pixel_um: float, below: tuple[int, int, int], page: tuple[int, int]
-) -> None:
-    """A scale bar below a tile (left, lower edge and side) on a page (width, height), all in device pixels."""
-    (left, lower, side), (width, height) = below, page
-    axes = style.bare_axes(figure, (left / width, (lower - 60) / height, side / width, 60 / height))
-    axes.set_xlim(0, side)
-    axes.set_ylim(0, 60)
-    bar = style.nice_length(0.75 * size * pixel_um)
-    style.scale_bar(axes, 2.0, 42.0, bar / pixel_um * side / size, "", tick=9.0)
-    axes.text(2.0, 32.0, length_label(bar, pixel_um), ha="left", va="top", fontsize=style.SMALL, clip_on=False)
-
-
-def paint_reason(axes: Axes, reason: str, width: float) -> None:
-    """In place of a picture: why there is none. `width` is that of the axes, in inches."""
+def paint_reason(axes: Axes, reason: str) -> None:
+    """In place of a picture: why there is none."""
     axes.set_facecolor(EMPTY)
-    lines = wrapped(reason, style.SMALL - 1.5, 0.9 * width)
-    axes.text(
-        0.5,
-        0.5,
-        "\n".join(lines),
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        fontsize=style.SMALL - 1.5,
-        color=style.ORANGE,
-    )
-    bare(axes)
+    size = style.SMALL - 1.5
+    lines = style.wrapped(reason, size, 0.9 * axes.bbox.width / axes.figure.dpi)
+    options: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "color": style.ORANGE}
+    axes.text(0.5, 0.5, lines, transform=axes.transAxes, **options)
+    frame(axes)
 
 
-def bare(axes: Axes) -> None:
-    """No ticks, a thin frame."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_edgecolor(style.FRAME)
-        spine.set_linewidth(0.5)
+def light_bar(page: Page, box: Box, bands: int, scale: Scale, decades: float = DECADES) -> None:
+    """A colour bar of relative light as `picture` shows it."""
+    if scale == "linear":
+        ramp = to_srgb(np.linspace(0.0, 1.0, 256)[:, None])
+        page.colour_bar(box, ScalarMappable(Normalize(0.0, 1.0), ListedColormap(np.repeat(ramp, 3, axis=1))))
+        return
+    colour_map = matplotlib.colormaps[LOG_MAP if bands == 1 else "gray"]
+    bar = page.colour_bar(box, ScalarMappable(LogNorm(10.0**-decades, 1.0), colour_map))
+    exponents = range(-math.floor(decades), 1)
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # in the figure's own font
+    labels = ["10" + str(e).translate(raised) if e else "1" for e in exponents]
+    bar.set_ticks([10.0**e for e in exponents], labels=labels)
 
 
-def wrapped(text: str, size: float, width: float) -> list[str]:
-    """The text in lines at most `width` inches wide, at a font size in points."""
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and style.text_width(longer, size) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
-
-
-def length_label(length_um: float, pixel_um: float) -> str:
-    """A length in µm or mm, and in pixels."""
-    text = f"{length_um / 1e3:g} mm" if length_um >= 1e3 else f"{length_um:g} µm"
-    return f"{text}, {length_um / pixel_um:.3g} px"
-
-
-def distance(metres: float) -> str:
-    """A distance for people."""
-    if np.isinf(metres):
-        return "∞"
-    return f"{metres:g} m" if metres >= 1.0 else f"{metres * 100:.4g} cm"
-
-
-def write_above(axes: Axes, text: str, up: float, **how: Any) -> None:
-    """A small line of text, centred `up` points above a tile."""
-    axes.annotate(
-        text,
-        (0.5, 1.0),
-        xycoords="axes fraction",
-        xytext=(0.0, up),
-        textcoords="offset points",
-        ha="center",
-        fontsize=style.SMALL,
-        **how,
-    )
+def psf_scale_bar(page: Page, x: float, y: float, width: float, length_um: float, pixel_um: float) -> None:
+    """A scale bar, in µm or mm and in pixels, of a PSF that is `width` inches and `length_um` wide."""
+    bar = style.nice_length(0.75 * length_um)
+    text = f"{bar / 1e3:g} mm" if bar >= 1e3 else f"{bar:g} µm"
+    page.scale_bar(x, y, bar / length_um * width, f"{text}, {bar / pixel_um:.3g} px")

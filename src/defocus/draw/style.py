@@ -6,16 +6,18 @@ matplotlib's object interface inside `look()`, so that neither a user's settings
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
@@ -29,7 +31,7 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 PURPLE, YELLOW, SKY = "#AA3377", "#E69F00", "#56B4E9"
 FIELD_COLOURS = (BLUE, GREEN, ORANGE, PURPLE, YELLOW, SKY)  # from the axis outwards
 
-GLASS_TINTS = ((22.0, "#ddd0e8"), (42.0, "#dde3f1"), (62.0, "#cbe5f4"))  # Abbe number, colour; mixed in between
+GLASS_TINTS = {22.0: "#ddd0e8", 42.0: "#dde3f1", 62.0: "#cbe5f4"}  # by Abbe number; mixed in between
 ED_TINT = "#fbefb0"
 PLATE_TINT = "#e6ece6"
 ED_ABBE_NUMBER = 80.0  # from here on a glass counts as extra-low dispersion
@@ -78,7 +80,7 @@ FIGURE_SUFFIXES = tuple(_METADATA)
 
 @contextlib.contextmanager
 def look() -> Iterator[None]:
-    """Our settings for the time of a `with` block; matplotlib's own are back afterwards."""
+    """Our settings for the time of a `with` block or, as a decorator, of a call; matplotlib's are back afterwards."""
     with matplotlib.rc_context(_LOOK):
         yield
 
@@ -106,26 +108,31 @@ def save(figure: Figure, path: str | Path) -> None:
         raise DefocusError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
+def figure_png(figure: Figure, *, dpi: float = 100.0) -> bytes:
+    """A figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    with look():
+        figure.savefig(buffer, format="png", dpi=dpi, metadata=_METADATA[".png"])
+    return buffer.getvalue()
+
+
+def html_image(figure: Figure, *, dpi: float = 100.0) -> str:
+    """An HTML `<img>` that holds a figure as a PNG, for notebooks and pages."""
+    width = round(float(figure.get_figwidth()) * 100.0)
+    data = base64.b64encode(figure_png(figure, dpi=dpi)).decode("ascii")
+    return f'<img width="{width}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+
+
 def glass_tint(medium: Medium, *, plate: bool = False) -> tuple[float, float, float]:
     """Fill colour of a glass: violet for flints, blue for crowns, yellow for extra-low dispersion, grey for plates."""
     if plate:
-        return _rgb(PLATE_TINT)
-    if medium.vd is not None and medium.vd >= ED_ABBE_NUMBER:
-        return _rgb(ED_TINT)
-    abbe = medium.vd if medium.vd is not None else GLASS_TINTS[1][0]
-    low = GLASS_TINTS[0]
-    for high in GLASS_TINTS:
-        if abbe <= high[0]:
-            part = 1.0 if high is low else (abbe - low[0]) / (high[0] - low[0])
-            mixed = [a + part * (b - a) for a, b in zip(_rgb(low[1]), _rgb(high[1]), strict=True)]
-            return mixed[0], mixed[1], mixed[2]
-        low = high
-    return _rgb(GLASS_TINTS[-1][1])
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    red, green, blue = to_rgb(colour)
-    return float(red), float(green), float(blue)
+        return to_rgb(PLATE_TINT)
+    numbers = list(GLASS_TINTS)
+    abbe = numbers[1] if medium.vd is None else medium.vd
+    if abbe >= ED_ABBE_NUMBER:
+        return to_rgb(ED_TINT)
+    mixed = [float(np.interp(abbe, numbers, level)) for level in zip(*map(to_rgb, GLASS_TINTS.values()), strict=True)]
+    return mixed[0], mixed[1], mixed[2]
 
 
 def field_colours(count: int) -> list[str]:
@@ -148,10 +155,10 @@ def nice_length(target: float) -> float:
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Width of a line of text in inches; size in points."""
+    if not text.strip():
+        return 0.0
     font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
-    return (
-        float(TextPath((0.0, 0.0), text, prop=font, usetex=False).get_extents().width) / 72.0 if text.strip() else 0.0
-    )
+    return float(TextPath((0.0, 0.0), text, prop=font, usetex=False).get_extents().width) / 72.0
 
 
 def fitted_size(text: str, size: float, width: float, *, bold: bool = False) -> float:
@@ -159,24 +166,30 @@ def fitted_size(text: str, size: float, width: float, *, bold: bool = False) -> 
     return size * min(1.0, width / max(text_width(text, size, bold=bold), 1e-9))
 
 
-def title(container: FigureBase, name: str, below: str, size: tuple[float, float], *, margin: float = 0.3) -> None:
-    """A name and a fainter line below it, at the upper left of a container whose size is in inches."""
-    (width, height), room = size, size[0] - 2.0 * margin
-    big, normal = fitted_size(name, LARGE, room, bold=True), fitted_size(below, NORMAL, room)
-    container.text(margin / width, 1.0 - 0.3 / height, name, fontsize=big, fontweight="bold")
-    container.text(margin / width, 1.0 - 0.5 / height, below, fontsize=normal, color=FAINT)
+def wrapped(text: str, size: float, width: float) -> str:
+    """The text in lines at most `width` inches wide, at a font size in points."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
-def scale_bar(axes: Axes, x: float, y: float, length: float, label: str, *, tick: float) -> None:
-    """A horizontal bar from (x, y), `length` long, with end ticks of height `tick`, all in data units."""
-    axes.plot([x, x + length], [y, y], color=INK, linewidth=1.0, solid_capstyle="butt", clip_on=False)
-    for end in (x, x + length):
-        axes.plot([end, end], [y - tick / 2, y + tick / 2], color=INK, linewidth=1.0, clip_on=False)
-    axes.text(x + length / 2, y - tick * 0.8, label, ha="center", va="top", fontsize=SMALL, clip_on=False)
+def minus(text: str) -> str:
+    """The text with minus signs in place of hyphens."""
+    return text.replace("-", "−")
 
 
-def bare_axes(container: FigureBase, box: tuple[float, float, float, float]) -> Axes:
-    """Axes without frame or ticks; box: left, bottom, width, height as fractions of the container."""
-    axes = container.add_axes(box)
-    axes.set_axis_off()
-    return axes
+def signed(value: float, digits: int) -> str:
+    """A number with its sign and so many decimals, and plain 0 where they are all zero."""
+    return "0" if float(f"{value:.{digits}f}") == 0.0 else minus(f"{value:+.{digits}f}")
+
+
+def distance(metres: float) -> str:
+    """A distance in metres or centimetres, or ∞."""
+    if math.isinf(metres):
+        return "∞"
+    return f"{metres:g} m" if metres >= 1.0 else f"{metres * 100:.4g} cm"

@@ -11,16 +11,17 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import BoundaryNorm, LogNorm, Normalize, TwoSlopeNorm
+from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..psf.spectrum import Bands
 from . import style
-from .psf_picture import bare, distance, paint_picture, picture, write_above
+from .page import MARGIN, Box, Page, frame, head, note, show_picture
+from .psf_picture import paint_psf, psf_scale_bar
 
 SIDE = 2.4  # inches of a picture: 384 pixels at style.DPI
-MARGIN, GAP, TITLE, CAPTION, BAR = 0.3, 0.12, 0.78, 0.24, 0.4  # inches; BAR: below the pictures, for colour bars
+GAP, TITLE, CAPTION, BAR = 0.12, 0.78, 0.24, 0.4  # inches; BAR: below the pictures, for colour bars
 STRIP_TOP, STRIP_BOTTOM = 0.46, 0.5
 MOST_TILES = 12
 DEPTH_MAP, LAYER_MAP = "viridis_r", "RdBu_r"  # near is bright; beyond the focus red, before it blue, in focus white
@@ -32,16 +33,21 @@ HEADS: dict[Role, str] = {
     "right": "right half-pixels",
 }
 
+Depth = Float[np.ndarray, "h w"]
+PerLayer = Float[np.ndarray, " layers"]
+LayerPsfs = Float[np.ndarray, "layers bands size size"]
 
+
+@style.look()
 def draw_pair(
     record: Mapping[str, Any],
     pictures: Mapping[Role, Shaped[np.ndarray, "h w 3"]],
     *,
-    depth_m: Float[np.ndarray, "h w"],
-    coc_px: Float[np.ndarray, "h w"],
-    layer_depth_m: Float[np.ndarray, " layers"],
-    layer_coc_px: Float[np.ndarray, " layers"],
-    psfs: Float[np.ndarray, "layers bands size size"],
+    depth_m: Depth,
+    coc_px: Depth,
+    layer_depth_m: PerLayer,
+    layer_coc_px: PerLayer,
+    psfs: LayerPsfs,
     verdict: str = "",
 ) -> Figure:
     """A figure of one pair.
@@ -55,34 +61,29 @@ def draw_pair(
     rows = -(-panels // columns)
     width = 2 * MARGIN + columns * (SIDE + GAP) - GAP
     tile, shown = _tiles(layer_coc_px, width - 2 * MARGIN)
-    height = TITLE + rows * (CAPTION + SIDE) + BAR + STRIP_TOP + tile + STRIP_BOTTOM
-    size = width, height
-    with style.look():
-        figure = Figure(figsize=size)
-        name, about, place = _title(record)
-        style.title(figure, name, about, size, margin=MARGIN)
-        small = style.fitted_size(place, style.NORMAL, width - 2 * MARGIN)
-        figure.text(MARGIN / width, 1.0 - 0.68 / height, place, fontsize=small, color=style.FAINT)
-        for number, role in enumerate(roles):
-            axes = _panel(figure, number, columns, size, HEADS[role])
-            axes.imshow(_eight_bits(pictures[role]), interpolation="antialiased")
-        _paint_depth(figure, _panel(figure, panels - 2, columns, size, "depth"), depth_m, size)
-        layers = _panel(figure, panels - 1, columns, size, f"{len(layer_coc_px)} layers, by their blur radius")
-        _paint_layers(figure, layers, coc_px, layer_coc_px, size)
-        _paint_strip(figure, record, psfs[shown], layer_depth_m[shown], layer_coc_px[shown], tile, size)
-        what = f"PSFs of {len(shown)} of {len(layer_coc_px)} layers" if len(shown) < len(layer_coc_px) else "PSFs"
-        what += ", each scaled to its maximum, in sRGB as a photograph"
-        figure.text(
-            1.0 - MARGIN / width, 0.2 / height, " · ".join(t for t in (what, verdict) if t),
-            ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT,
-        )  # fmt: skip
-    return figure
+    page = Page(width, TITLE + rows * (CAPTION + SIDE) + BAR + STRIP_TOP + tile + STRIP_BOTTOM)
+    name, about, place = _title(record)
+    page.title(name, about)
+    room = width - 2 * MARGIN
+    page.text(MARGIN, page.height - 0.68, place, room=room, fontsize=style.NORMAL, color=style.FAINT)
+    boxes = [_box(page, number, columns) for number in range(panels)]
+    for role, box in zip(roles, boxes, strict=False):
+        show_picture(_panel(page, box, HEADS[role]), pictures[role])
+    _paint_depth(page, boxes[-2], depth_m)
+    _paint_layers(page, boxes[-1], coc_px, layer_coc_px)
+    _paint_strip(page, record, psfs[shown], layer_depth_m[shown], layer_coc_px[shown], tile)
+    what = f"PSFs of {len(shown)} of {len(layer_coc_px)} layers" if len(shown) < len(layer_coc_px) else "PSFs"
+    what += " with depth and blur radius, each scaled to its maximum, in sRGB as a photograph"
+    last = " · ".join(text for text in (what, verdict) if text)
+    page.text(width - MARGIN, 0.2, last, ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT)
+    return page.figure
 
 
 def _title(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Three lines: which pair, how it was taken, and how its patch lies in which photograph."""
     state = f", {record['state']}" if record["state"] else ""
     lens = str(record["lens"]).partition("@")[0]
-    x, y = (f"{v:+.2f}".replace("-", "−") for v in record["field"])
+    x, y = (style.minus(f"{v:+.2f}") for v in record["field"])
     shot, read = record["noise"]
     noise = "no noise" if shot == 0.0 == read else f"noise variance {shot:.1e} × light + {read:.1e}"
     near, far = record["depth_m"]
@@ -95,101 +96,81 @@ def _title(record: Mapping[str, Any]) -> tuple[str, str, str]:
     ]
     if record["saturation"]:
         about.append(f"highlights +{record['saturation']:.2g}")
-    return f"{record['id']} · {lens}{state}", " · ".join(about), f"{record['source']}{_turned(record)}"
+    view = []
+    if record["rotation_rad"]:
+        view.append(style.minus(f"turned by {math.degrees(record['rotation_rad']):.0f}°"))
+    if record["scale"] != 1.0:
+        view.append(f"scaled by {record['scale']:.2f}")
+    if record["flip"]:
+        view.append("mirrored")
+    if record["exposure"] != 1.0:
+        view.append(f"exposure × {record['exposure']:.2f}")
+    place = " · ".join(text for text in (str(record["source"]), ", ".join(view)) if text)
+    return f"{record['id']} · {lens}{state}", " · ".join(about), place
 
 
 def _distance(metres: float) -> str:
-    return distance(float(f"{metres:.3g}"))
+    return style.distance(float(f"{metres:.3g}"))
 
 
-def _turned(record: Mapping[str, Any]) -> str:
-    """How the patch lies in its photograph."""
-    parts = []
-    if record["rotation_rad"]:
-        parts.append(f"turned by {math.degrees(record['rotation_rad']):.0f}°".replace("-", "−"))
-    if record["scale"] != 1.0:
-        parts.append(f"scaled by {record['scale']:.2f}")
-    if record["flip"]:
-        parts.append("mirrored")
-    if record["exposure"] != 1.0:
-        parts.append(f"exposure × {record['exposure']:.2f}")
-    return " · " + ", ".join(parts) if parts else ""
-
-
-def _panel(figure: Figure, number: int, columns: int, size: tuple[float, float], head: str) -> Axes:
+def _box(page: Page, number: int, columns: int) -> Box:
     row, column = divmod(number, columns)
-    left, top = MARGIN + column * (SIDE + GAP), TITLE + row * (CAPTION + SIDE) + CAPTION
-    axes = figure.add_axes((left / size[0], 1.0 - (top + SIDE) / size[1], SIDE / size[0], SIDE / size[1]))
-    bare(axes)
-    axes.annotate(
-        head, (0.0, 1.0), xycoords="axes fraction", xytext=(0.0, 4.0), textcoords="offset points",
-        fontsize=style.SMALL, fontweight="bold",
-    )  # fmt: skip
+    top = TITLE + row * (CAPTION + SIDE) + CAPTION
+    return MARGIN + column * (SIDE + GAP), page.height - top - SIDE, SIDE, SIDE
+
+
+def _panel(page: Page, box: Box, name: str) -> Axes:
+    axes = page.axes(box)
+    frame(axes)
+    note(axes, name, (0.0, 1.0), ha="left", fontweight="bold")
     return axes
 
 
-def _eight_bits(image: Shaped[np.ndarray, "h w 3"]) -> Shaped[np.ndarray, "h w 3"]:
-    return (image >> 8).astype(np.uint8) if image.dtype == np.uint16 else image
-
-
-def _paint_depth(figure: Figure, axes: Axes, depth_m: Float[np.ndarray, "h w"], size: tuple[float, float]) -> None:
+def _paint_depth(page: Page, box: Box, depth_m: Depth) -> None:
     near, far = float(depth_m.min()), float(depth_m.max())
     if far < near * 1.05:  # a wall: some room, so that the bar has numbers
         near, far = near / 1.5, far * 1.5
     norm = LogNorm(near, far)
-    axes.imshow(depth_m, cmap=DEPTH_MAP, norm=norm, interpolation="nearest")
-    bar = _bar(figure, axes, ScalarMappable(norm, matplotlib.colormaps[DEPTH_MAP]), size)
+    _panel(page, box, "depth").imshow(depth_m, cmap=DEPTH_MAP, norm=norm, interpolation="nearest")
     edge = (far / near) ** 0.04  # room for the number
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(10, 100), range(100, 1000)):
         powers = range(math.floor(math.log10(near)) - 2, math.ceil(math.log10(far)) + 1)
         ticks = [d * 10.0**p for p in powers for d in digits if near * edge <= d * 10.0**p <= far / edge]
         if len(ticks) >= 3:
             break
-    ticks = ticks[:: -(-len(ticks) // 6)]
-    bar.xaxis.set_major_locator(FixedLocator(ticks))
-    bar.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.3g} m"))
+    colours = ScalarMappable(norm, matplotlib.colormaps[DEPTH_MAP])
+    _bar(page, box, colours, ticks[:: -(-len(ticks) // 6)], "{:.3g} m")
 
 
-def _paint_layers(
-    figure: Figure,
-    axes: Axes,
-    coc_px: Float[np.ndarray, "h w"],
-    layer_coc_px: Float[np.ndarray, " layers"],
-    size: tuple[float, float],
-) -> None:
+def _paint_layers(page: Page, box: Box, coc_px: Depth, layer_coc_px: PerLayer) -> None:
     """Each pixel in the colour of the layer whose blur is nearest to its own."""
     ordered = np.sort(layer_coc_px)
-    own = ordered[np.searchsorted((ordered[1:] + ordered[:-1]) / 2.0, coc_px)]
+    between = (ordered[1:] + ordered[:-1]) / 2.0
+    own = ordered[np.searchsorted(between, coc_px)]
     most = max(float(np.abs(ordered).max()), 1.0)
     norm: Normalize = TwoSlopeNorm(0.0, -most, most)
+    axes = _panel(page, box, f"{len(layer_coc_px)} layers, by their blur radius")
     axes.imshow(own, cmap=LAYER_MAP, norm=norm, interpolation="nearest")
     # The bar shows the layers that there are, as steps.
-    low, high = float(ordered[0]), float(ordered[-1])
-    steps = np.r_[low - 0.5, (ordered[1:] + ordered[:-1]) / 2.0, high + 0.5]
-    colours = matplotlib.colormaps[LAYER_MAP](norm(ordered))
-    bar = _bar(
-        figure, axes, ScalarMappable(BoundaryNorm(steps, len(ordered)), matplotlib.colors.ListedColormap(colours)),
-        size, spacing="proportional",
-    )  # fmt: skip
+    steps = np.r_[ordered[0] - 0.5, between, ordered[-1] + 0.5]
+    colours = ListedColormap(matplotlib.colormaps[LAYER_MAP](norm(ordered)))
     step = style.nice_length((steps[-1] - steps[0]) / 4.0)
     edge = 0.04 * (steps[-1] - steps[0])  # room for the number
     ticks = np.arange(math.ceil((steps[0] + edge) / step), math.floor((steps[-1] - edge) / step) + 1) * step
-    bar.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
-    bar.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g} px".replace("-", "−")))
+    mappable = ScalarMappable(BoundaryNorm(steps, len(ordered)), colours)
+    _bar(page, box, mappable, ticks.tolist(), "{:g} px", spacing="proportional")
 
 
-def _bar(figure: Figure, axes: Axes, colours: ScalarMappable, size: tuple[float, float], **how: Any) -> Axes:
-    """A flat colour bar below a picture."""
-    box = axes.get_position()
-    bar = figure.add_axes((box.x0, box.y0 - 0.16 / size[1], box.width, 0.1 / size[1]))
-    made = figure.colorbar(colours, cax=bar, orientation="horizontal", **how)
-    made.outline.set_linewidth(0.4)
-    bar.xaxis.set_minor_locator(NullLocator())
-    bar.tick_params(labelsize=style.SMALL - 1.0, length=2.0, width=0.5, pad=1.5)
-    return bar
+def _bar(page: Page, box: Box, colours: ScalarMappable, ticks: list[float], form: str, **options: Any) -> None:
+    """A colour bar below a picture, with some ticks."""
+    left, bottom, width, _ = box
+    axis = page.colour_bar((left, bottom - 0.16, width, 0.1), colours, **options).ax.xaxis
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: style.minus(form.format(value))))
 
 
-def _tiles(layer_coc_px: Float[np.ndarray, " layers"], room: float) -> tuple[float, list[int]]:
+def _tiles(layer_coc_px: PerLayer, room: float) -> tuple[float, list[int]]:
     """Side of a tile in inches, and which layers are shown: both ends, the sharpest, and others evenly between."""
     count = len(layer_coc_px)
     shown = sorted({round(k) for k in np.linspace(0, count - 1, min(count, MOST_TILES))})
@@ -203,42 +184,25 @@ def _tiles(layer_coc_px: Float[np.ndarray, " layers"], room: float) -> tuple[flo
 
 
 def _paint_strip(
-    figure: Figure,
-    record: Mapping[str, Any],
-    psfs: Float[np.ndarray, "layers bands size size"],
-    depth_m: Float[np.ndarray, " layers"],
-    coc_px: Float[np.ndarray, " layers"],
-    tile: float,
-    size: tuple[float, float],
+    page: Page, record: Mapping[str, Any], psfs: LayerPsfs, depth_m: PerLayer, coc_px: PerLayer, tile: float
 ) -> None:
     """The PSFs in one window that holds them all, so that their sizes compare."""
-    told = record["psf"]["bands"]
-    waves = tuple(tuple(v) for v in told.values())
-    bands = Bands(tuple(told), waves, tuple((1.0 / len(v),) * len(v) for v in waves))
-    half = _half_window(psfs)
-    middle = psfs.shape[-1] // 2
+    waves = {name: tuple(values) for name, values in record["psf"]["bands"].items()}
+    bands = Bands(tuple(waves), tuple(waves.values()), tuple((1.0 / len(w),) * len(w) for w in waves.values()))
+    half, middle = _half_window(psfs), psfs.shape[-1] // 2
     inside = slice(middle - half, middle + half + 1)
     for number, psf in enumerate(psfs[..., inside, inside]):
-        left = MARGIN + number * (tile + GAP / 2)
-        axes = figure.add_axes((left / size[0], STRIP_BOTTOM / size[1], tile / size[0], tile / size[1]))
-        paint_picture(axes, picture(psf, bands))
-        write_above(axes, _distance(depth_m[number]), 14.0, fontweight="bold")
-        blur = f"{coc_px[number]:+.1f}".replace("-", "−")
-        write_above(axes, f"CoC {'0' if float(f'{coc_px[number]:.1f}') == 0.0 else blur} px", 4.0, color=style.FAINT)
-    span, pitch = 2 * half + 1, float(record["pixel_um"])
-    bar = style.nice_length(0.75 * span)
-    axes = style.bare_axes(figure, (MARGIN / size[0], 0.12 / size[1], tile / size[0], 0.34 / size[1]))
-    axes.set_xlim(0.0, span)
-    axes.set_ylim(0.0, 34.0)
-    style.scale_bar(axes, 0.0, 25.0, bar, "", tick=6.0)
-    label = f"{bar:g} px, {bar * pitch:.3g} µm"
-    axes.text(0.0, 18.0, label, va="top", fontsize=style.SMALL - 0.5, clip_on=False)
+        axes = page.axes((MARGIN + number * (tile + GAP / 2), STRIP_BOTTOM, tile, tile))
+        paint_psf(axes, psf, bands, {})
+        head(axes, _distance(depth_m[number]), f"{style.signed(coc_px[number], 1)} px")
+    pixel_um = float(record["pixel_um"])
+    psf_scale_bar(page, MARGIN, 0.37, tile, (2 * half + 1) * pixel_um, pixel_um)
 
 
-def _half_window(psfs: Float[np.ndarray, "layers bands size size"]) -> int:
+def _half_window(psfs: LayerPsfs) -> int:
     """Half of the smallest window around the middle that shows all but a thousandth of each PSF's brightest light."""
     bright = psfs.max(axis=1)
-    seen = (bright > 1e-3 * bright.max(axis=(1, 2), keepdims=True)).any(axis=0)
+    visible = (bright > 1e-3 * bright.max(axis=(1, 2), keepdims=True)).any(axis=0)
     middle = psfs.shape[-1] // 2
-    far = np.abs(np.argwhere(seen) - middle).max() if seen.any() else 0
+    far = np.abs(np.argwhere(visible) - middle).max() if visible.any() else 0
     return int(min(max(far + 1, 4), middle - 1))

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..draw import save
-from ..draw.training_curves import LINES, draw_training_curves
+from ..draw import draw_training_curves, save
+from ..draw.charts import LINES
 from ..errors import ConfigError, DatasetError
 from ..files.settings import validated
 from ..restore.build import loss_name

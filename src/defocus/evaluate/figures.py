@@ -80,8 +80,7 @@ def choose_crops(
 
 def draw_levels(results: Results, test: Test, folder: Path) -> None:
     """Draw each measure that has a table by blur level, for all rows, as `TEST-MEASURE-by-blur.png`."""
-    from ..draw.blur_levels import Line, draw_blur_levels
-    from ..draw.style import save
+    from ..draw import BlurLine, draw_blur_levels, save
 
     for metric in LEVELLED:
         levels = level_means(results, test, metric)
@@ -94,7 +93,7 @@ def draw_levels(results: Results, test: Test, folder: Path) -> None:
             if any(finite):
                 values = [None if m is None else m.value for m in finite]
                 intervals = [None if m is None else m.interval for m in finite]
-                lines.append(Line(row.title, values, intervals, faint=row.kind == "input"))
+                lines.append(BlurLine(row.title, values, intervals, faint=row.kind == "input"))
         names = [f"{level}\n({picture_count(means)})" for level, means in levels.items()]
         kind, unit = KINDS[metric], " (dB)" if metric == "psnr" else ""
         chart = draw_blur_levels(lines, names, f"{kind.label}{unit} {kind.arrow}", f"{test.label}, by blur")
@@ -102,8 +101,7 @@ def draw_levels(results: Results, test: Test, folder: Path) -> None:
 
 
 def _draw_picture(results: Results, test: Test, item: TestImage, source: Source, file: Path) -> None:
-    from ..draw.comparison import Panel, draw_comparison
-    from ..draw.style import save
+    from ..draw import Panel, draw_comparison, save
 
     records = {r.row: r for r in results.records if r.test == test.key and r.image == item.id}
     blurred = item.input.read()

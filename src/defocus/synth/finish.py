@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ def _remove_others(store: Store, records: list[dict[str, Any]]) -> None:
 
 
 def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:
-    from ..draw.synth_sample import sample_figure
+    from ..draw import draw_samples, figure_png
 
     step = max(1, len(records) // SAMPLES)
     shown = records[::step][:SAMPLES]
@@ -90,6 +89,4 @@ def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:
             f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {max(map(abs, record['coc_px'])):.1f} px"
         )
         pairs.append((decode_picture(files["blurred"]), decode_picture(files["sharp"]), caption))
-    out = io.BytesIO()
-    sample_figure(pairs).savefig(out, format="png", dpi=100, metadata={"Software": None})
-    return out.getvalue()
+    return figure_png(draw_samples(pairs))

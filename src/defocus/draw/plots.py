@@ -1,0 +1,68 @@
+"""The figures behind `.plot()`: what a person wants to see first of a lens, a PSF, a camera and a photograph."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from ..lens.prescription import Lens
+from ..render.camera import Camera, Psf
+from ..render.photograph import Photograph
+from . import style
+from .layout import LARGEST, draw_layout, legend_height, paint_layout, paint_legend, plan_layout
+from .page import Page, plain_plot
+from .psf_grid import setting
+from .psf_plot import draw_psf
+from .side_by_side import Panel, draw_comparison
+
+CHART = 1.5  # inches: height of the blur chart of a camera
+DEPTHS = 200  # points of its curve
+
+
+def plot_lens(lens: Lens) -> Figure:
+    """The layout of a lens."""
+    return draw_layout(lens)
+
+
+def plot_psf(psf: Psf) -> Figure:
+    """A PSF in linear and log scale with sections, encircled energy and report."""
+    return draw_psf(psf, str(psf.report.get("lens", "point spread function")))
+
+
+@style.look()
+def plot_camera(camera: Camera) -> Figure:
+    """The layout of a camera's lens as it is stopped down, and its paraxial blur radius over depth."""
+    layout = plan_layout(camera.lens)
+    width, height = layout.scaled(LARGEST[0], LARGEST[1] - CHART)
+    page = Page(max(width, 6.4) + 0.6, height + CHART + 2.1)
+    legend = legend_height(layout, page.width)
+    page.height += legend
+    page.figure.set_figheight(page.height)
+    page.title(camera.lens.name, f"{setting(camera)} · pixels of {camera.pixel_um:.3g} µm")
+    paint_layout(page, layout, page.height - 0.62 - height, (width, height))
+    paint_legend(page, layout, CHART + 0.9)
+    near, far = (camera.focus_m / 3.0, camera.focus_m * 8.0) if math.isfinite(camera.focus_m) else (1.0, 1000.0)
+    depths = np.geomspace(near, far, DEPTHS)
+    radii = [abs(camera.circle_of_confusion_px(float(depth))) for depth in depths]
+    axes = page.axes((0.8, 0.6, page.width - 1.1, CHART))
+    axes.plot(depths, radii, color=style.BLUE, linewidth=1.2)
+    axes.set(xscale="log", xlim=(depths[0], depths[-1]), ylim=(0.0, None), xlabel="depth, m")
+    axes.set_ylabel("blur radius, pixels")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    plain_plot(axes)
+    return page.figure
+
+
+def plot_photograph(photograph: Photograph) -> Figure:
+    """The sharp and the blurred photograph side by side."""
+    report = photograph.report
+    low, high = report["coc_px"]
+    focus = "infinity" if math.isinf(report["focus_m"]) else style.distance(report["focus_m"])
+    about = f"f/{report['f_number']:.3g}, focused at {focus} · {style.minus(f'blur {low:.1f} … {high:.1f} px')}"
+    panels = [Panel("sharp", "", photograph.sharp.srgb), Panel("blurred", about, photograph.blurred.srgb)]
+    return draw_comparison(panels, (), str(report["lens"]), width=4.6)

@@ -1,0 +1,162 @@
+"""Pictures side by side: restorations with enlarged parts, pairs of a data set, a photograph and its depth, a focus
+sweep. Pictures are uint8, uint16, or display values 0..1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter
+from PIL import Image, ImageDraw, ImageFont
+
+from ..errors import DefocusError
+from . import style
+from .page import MARGIN, Page, frame, show_picture
+
+PANEL = 2.3  # inches: width of a panel
+EDGE, GAP, INNER, BELOW = 0.25, 0.14, 0.05, 0.2  # inches: around, between, between crops, between bands
+HEAD, TITLE = 0.36, 0.45  # inches: two lines above a picture, and the figure's title
+LARGEST_ASPECT = 1.6  # of height to width; taller pictures are made narrower
+CROP_COLOURS = (style.YELLOW, style.SKY, style.PURPLE, style.GREEN)
+SAMPLE, SAMPLE_EDGE, SAMPLE_GAP, SAMPLE_BETWEEN, CAPTION = 1.5, 0.2, 0.025, 0.2, 0.24  # inches
+DEPTH_WIDTH = 9.6  # inches
+DEPTH_PER_CENT = (1.0, 99.0)  # of the inverse depths that span the colours
+STRIPS = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+STRIP_GAP_PX = 6
+
+Photo = Shaped[np.ndarray, "rows cols 3"]
+Crop = tuple[int, int, int]  # top, left and side, pixels
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture, its name, and a line below the name such as its measures."""
+
+    name: str
+    below: str
+    picture: Photo
+
+
+@style.look()
+def draw_comparison(
+    panels: Sequence[Panel], crops: Sequence[Crop], title: str, *, columns: int = 6, width: float = PANEL
+) -> Figure:
+    """Pictures of one size with the same parts of each enlarged below; at most `columns` of them in a band.
+
+    `width` is that of a panel, in inches.
+    """
+    if not panels:
+        raise DefocusError("no pictures to compare")
+    shape = panels[0].picture.shape
+    if any(panel.picture.shape != shape for panel in panels):
+        sizes = ", ".join(f"{p.name}: {p.picture.shape[1]}×{p.picture.shape[0]}" for p in panels)
+        raise DefocusError(f"pictures of several sizes cannot be compared: {sizes}")
+    columns = min(columns, len(panels))
+    bands = -(-len(panels) // columns)
+    aspect = shape[0] / shape[1]
+    wide, high = (width, width * aspect) if aspect <= LARGEST_ASPECT else (width * LARGEST_ASPECT / aspect, width * 1.6)
+    side = (width - INNER * (len(crops) - 1)) / max(len(crops), 1)
+    band = HEAD + high + (INNER + side if crops else 0.0)
+    page = Page(2 * EDGE + columns * (width + GAP) - GAP, TITLE + bands * (band + BELOW) - BELOW + EDGE)
+    room = page.width - 2 * EDGE
+    page.text(EDGE, page.height - 0.28, title, room=room, fontsize=style.LARGE, fontweight="bold")
+    for number, panel in enumerate(panels):
+        left = EDGE + (number % columns) * (width + GAP)
+        top = page.height - TITLE - (number // columns) * (band + BELOW)
+        page.text(left, top - 0.13, panel.name, room=width, fontsize=style.NORMAL, fontweight="bold")
+        page.text(left, top - 0.28, panel.below, room=width, color=style.FAINT)
+        axes = page.axes((left + (width - wide) / 2.0, top - HEAD - high, wide, high), bare=True)
+        show_picture(axes, panel.picture)
+        for place, (row, column, size) in enumerate(crops):
+            colour = CROP_COLOURS[place % len(CROP_COLOURS)]
+            corner = (column - 0.5, row - 0.5)
+            axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor=colour, linewidth=1.0))
+            inner = page.axes((left + place * (side + INNER), top - HEAD - high - INNER - side, side, side))
+            show_picture(inner, panel.picture[row : row + size, column : column + size], pixels=True)
+            frame(inner, colour, 1.4)
+    return page.figure
+
+
+@style.look()
+def draw_samples(pairs: Sequence[tuple[Photo, Photo, str]]) -> Figure:
+    """Pairs of a data set (blurred, sharp, caption) in squares of one size, about as many columns as rows."""
+    if not pairs:
+        raise DefocusError("no pairs to draw: the data set holds none")
+    columns = max(1, min(4, round(math.sqrt(len(pairs)))))
+    rows = -(-len(pairs) // columns)
+    width, height = 2.0 * SAMPLE + SAMPLE_GAP, SAMPLE + CAPTION
+    page = Page(
+        2.0 * SAMPLE_EDGE + columns * (width + SAMPLE_BETWEEN) - SAMPLE_BETWEEN,
+        2.0 * SAMPLE_EDGE + rows * (height + SAMPLE_BETWEEN / 2.0) - SAMPLE_BETWEEN / 2.0,
+    )
+    size = min(style.fitted_size(caption, style.SMALL, 0.97 * width) for _, _, caption in pairs)
+    for number, (blurred, sharp, caption) in enumerate(pairs):
+        row, column = divmod(number, columns)
+        left = SAMPLE_EDGE + column * (width + SAMPLE_BETWEEN)
+        bottom = page.height - SAMPLE_EDGE - SAMPLE - row * (height + SAMPLE_BETWEEN / 2.0)
+        for place, picture in enumerate((blurred, sharp)):
+            box = (left + place * (SAMPLE + SAMPLE_GAP), bottom, SAMPLE, SAMPLE)
+            show_picture(page.axes(box, bare=True), picture)
+        page.text(left, bottom - 0.14, caption, fontsize=size, color=style.FAINT)
+    return page.figure
+
+
+@style.look()
+def draw_depth(srgb: Photo, depth_m: Float[np.ndarray, "rows cols"], name: str, below: str = "") -> Figure:
+    """A photograph beside its depth, near (yellow) to far (violet), coloured evenly in inverse depth as blur is."""
+    rows, cols = depth_m.shape
+    wide = (DEPTH_WIDTH - 1.6) / 2
+    high = wide * rows / cols
+    page = Page(DEPTH_WIDTH, high + 1.1)
+    page.title(name, below)
+    show_picture(page.axes((MARGIN, MARGIN, wide, high), bare=True), srgb)
+    inverse = 1.0 / depth_m
+    low, top = np.percentile(inverse, DEPTH_PER_CENT)
+    axes = page.axes((MARGIN + wide + 0.15, MARGIN, wide, high), bare=True)
+    image = axes.imshow(inverse, cmap="viridis", vmin=float(low), vmax=float(max(top, low + 1e-9)))
+    metres = FuncFormatter(lambda v, _: f"{1.0 / v:.3g} m" if v > 1e-6 else "∞")
+    page.figure.colorbar(image, cax=page.axes((MARGIN + 2 * wide + 0.27, MARGIN, 0.14, high)), format=metres)
+    return page.figure
+
+
+def check_sweep_path(path: Path) -> None:
+    """Refuse a name that no focus sweep can be written to."""
+    if path.suffix.lower() not in (*STRIPS, ".gif"):
+        raise DefocusError(f"{path}: expected a name that ends in .gif (animated) or {', '.join(STRIPS)}")
+    if not path.resolve().parent.is_dir():
+        raise DefocusError(f"{path}: cannot be written: there is no folder {path.parent}")
+
+
+def write_sweep(
+    path: Path, pictures: Sequence[Float[np.ndarray, "rows cols 3"]], captions: Sequence[str], *, seconds: float = 0.6
+) -> None:
+    """Write pictures of equal size (display values 0..1) as a strip or, as a GIF, one after the other and back."""
+    frames = [_captioned(picture, text) for picture, text in zip(pictures, captions, strict=True)]
+    width, height = frames[0].size
+    strip = Image.new("RGB", (len(frames) * (width + STRIP_GAP_PX) - STRIP_GAP_PX, height), "white")
+    for number, image in enumerate(frames):
+        strip.paste(image, (number * (width + STRIP_GAP_PX), 0))
+    if path.suffix.lower() != ".gif":
+        strip.save(path)
+        return
+    # One palette for all, or still parts of the picture would flicker.
+    palette = strip.quantize(256, method=Image.Quantize.MEDIANCUT)
+    order = frames + frames[-2:0:-1]
+    first, *rest = (image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for image in order)
+    first.save(path, save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)
+
+
+def _captioned(picture: Float[np.ndarray, "rows cols 3"], text: str) -> Image.Image:
+    image = Image.fromarray((np.clip(picture, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8))
+    if text:
+        size = max(10, image.height // 20)
+        place = (size // 2, image.height - size - size // 2)
+        font, width = ImageFont.load_default(size), max(1, size // 12)
+        ImageDraw.Draw(image).text(place, text, "white", font, stroke_width=width, stroke_fill="black")
+    return image
