@@ -32,8 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from defocus.draw import style
-from defocus.draw.page import Page
 from defocus.draw.psf_picture import paint_psf, psf_scale_bar, tile_side
+from defocus.draw.sheet import Sheet
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import Lens
 from defocus.psf.compute import psf_batch
@@ -358,27 +358,27 @@ def draw(result: dict[str, Any], own: np.ndarray, psfs: np.ndarray, path: Path) 
     side, gap, left, top, below = tile_side(SIZE), 0.11, 0.3, 0.65, 0.36
     columns, bands = len(tiles) // 2, parse_bands("d")
     with style.look():
-        page = Page(2 * left + columns * (side + gap) - gap, top + 2 * (side + below) + 0.43)
+        sheet = Sheet(2 * left + columns * (side + gap) - gap, top + 2 * (side + below) + 0.43)
         about = (
             "JP 2017-003807 Example 4, point on the axis at 0.8 m, focus at infinity, "
             f"{SIZE} × {SIZE} pixels of {result['pixel_um']:g} µm, d line · time of the propagation alone, "
             f"{result['machine']['cores']} CPU cores"
         )
-        page.title("Our PSF and the Rayleigh–Sommerfeld sum with N × N samples", about)
+        sheet.title("Our PSF and the Rayleigh–Sommerfeld sum with N × N samples", about)
         for i, (psf, name, took, error, colour) in enumerate(tiles):
             x = left + (i % columns) * (side + gap)
-            lower = page.height - top - side - (i // columns) * (side + below)
-            paint_psf(page.axes((x, lower, side, side)), psf[None], bands, {})
-            page.text(x + side / 2, lower - 0.04, name, color=colour, fontweight="bold", ha="center", va="top")
+            lower = sheet.height - top - side - (i // columns) * (side + below)
+            paint_psf(sheet.axes((x, lower, side, side)), psf[None], bands, {})
+            sheet.text(x + side / 2, lower - 0.04, name, color=colour, fontweight="bold", ha="center", va="top")
             text = f"{took} · {error}" if error else took
-            page.text(x + side / 2, lower - 0.17, text, color=style.FAINT, ha="center", va="top")
-        psf_scale_bar(page, left, 0.37, side, SIZE * result["pixel_um"], result["pixel_um"])
+            sheet.text(x + side / 2, lower - 0.17, text, color=style.FAINT, ha="center", va="top")
+        psf_scale_bar(sheet, left, 0.37, side, SIZE * result["pixel_um"], result["pixel_um"])
         note = (
             "orange: somewhere in the window the phase steps by more than one wave between neighbouring samples · "
             "L1: relative to ours"
         )
-        page.text(page.width - left, 0.15, note, ha="right", color=style.FAINT)
-        style.save(page.figure, path)
+        sheet.text(sheet.width - left, 0.15, note, ha="right", color=style.FAINT)
+        style.save(sheet.figure, path)
 
 
 def main() -> None:

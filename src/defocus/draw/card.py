@@ -12,7 +12,7 @@ from ..optics.spot_diagram import spot_diagram
 from ..survey.measure import Measurement, measure_one
 from . import style
 from .layout import paint_layout, paint_legend, plan_layout
-from .page import Page
+from .sheet import Sheet
 from .spots import paint_spots
 
 WIDTH = 11.0  # inches
@@ -54,7 +54,7 @@ TABLE = (  # heads of the columns; name, number of a `Measurement`, unit of each
 def draw_card(lens: Lens) -> Figure:
     """One page about a lens. Missing clear apertures are solved for.
 
-    Raises `TraceError` for a lens without light on the axis; what else could not be measured is said on the page.
+    Raises `TraceError` for a lens without light on the axis; what else could not be measured is said on the sheet.
     """
     lens = with_clear_apertures(lens)
     layout = plan_layout(lens)
@@ -63,23 +63,23 @@ def draw_card(lens: Lens) -> Figure:
     problems = [f"not measured: {text}" for text in measurement.problems]
     size = layout.scaled(WIDTH - 0.6, DRAWING)
     lines = max(map(len, TABLE)) + len(problems)
-    page = Page(WIDTH, TITLE + size[1] + LEGEND + LINE * lines + 0.2 + SPOTS)
-    page.title(lens.name, lens.patent)
-    bottom = page.height - TITLE - size[1]
-    paint_layout(page, layout, bottom, size)
-    paint_legend(page, layout, bottom - LEGEND)
+    sheet = Sheet(WIDTH, TITLE + size[1] + LEGEND + LINE * lines + 0.2 + SPOTS)
+    sheet.title(lens.name, lens.patent)
+    bottom = sheet.height - TITLE - size[1]
+    paint_layout(sheet, layout, bottom, size)
+    paint_legend(sheet, layout, bottom - LEGEND)
     for left, (topic, *rows) in zip(COLUMNS, TABLE, strict=True):
         y = bottom - LEGEND - LINE
-        page.text(left, y, topic, fontweight="bold")
+        sheet.text(left, y, topic, fontweight="bold")
         for name, number, unit in rows:
             y -= LINE
-            page.text(left, y, name, color=style.FAINT)
-            page.text(left + COLUMN_WIDTH, y, value_text(measurement, number, unit), ha="right")
+            sheet.text(left, y, name, color=style.FAINT)
+            sheet.text(left + COLUMN_WIDTH, y, value_text(measurement, number, unit), ha="right")
     for problem in problems:
         y -= LINE
-        page.text(COLUMNS[0], y, problem, room=WIDTH - 2 * COLUMNS[0], color=style.ORANGE)
-    paint_spots(page, diagram, (0.0,), top=SPOTS)
-    return page.figure
+        sheet.text(COLUMNS[0], y, problem, room=WIDTH - 2 * COLUMNS[0], color=style.ORANGE)
+    paint_spots(sheet, diagram, (0.0,), top=SPOTS)
+    return sheet.figure
 
 
 def value_text(measurement: Measurement, number: str, unit: str) -> str:

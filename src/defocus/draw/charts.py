@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ..errors import DefocusError
 from . import style
-from .page import Page, plain_plot
+from .sheet import Sheet, plain_plot
 
 WIDTH, BELOW = 6.4, 0.62  # inches: of the chart, and below the axes for their numbers and name
 ENTRY = 0.22  # inches of an entry of the legend
@@ -30,20 +30,20 @@ class BlurLine:
     faint: bool = False  # for what is no restoration
 
 
-def _chart(title: str, height: float, entries: int) -> tuple[Page, Axes]:
-    """A page `height` inches high without its legend of so many entries, and the axes to draw into."""
+def _chart(title: str, height: float, entries: int) -> tuple[Sheet, Axes]:
+    """A sheet `height` inches high without its legend of so many entries, and the axes to draw into."""
     legend = ENTRY * entries
-    page = Page(WIDTH, height + legend)
-    axes = page.axes((0.77, BELOW + legend, 5.37, height - BELOW - 0.55))
-    page.text(0.19, page.height - 0.3, title, room=0.94 * WIDTH, fontsize=style.LARGE, fontweight="bold")
+    sheet = Sheet(WIDTH, height + legend)
+    axes = sheet.axes((0.77, BELOW + legend, 5.37, height - BELOW - 0.55))
+    sheet.text(0.19, sheet.height - 0.3, title, room=0.94 * WIDTH, fontsize=style.LARGE, fontweight="bold")
     plain_plot(axes, "y")
-    return page, axes
+    return sheet, axes
 
 
-def _finished(page: Page, axes: Axes, x_label: str, y_label: str) -> Figure:
+def _finished(sheet: Sheet, axes: Axes, x_label: str, y_label: str) -> Figure:
     axes.set(xlabel=x_label, ylabel=y_label)
-    page.figure.legend(loc="lower left", bbox_to_anchor=(0.1, 0.0), ncols=1)
-    return page.figure
+    sheet.figure.legend(loc="lower left", bbox_to_anchor=(0.1, 0.0), ncols=1)
+    return sheet.figure
 
 
 @style.look()
@@ -51,7 +51,7 @@ def draw_blur_levels(lines: Sequence[BlurLine], levels: Sequence[str], measure: 
     """How good restorations are at each level of blur; `levels` name the columns, `measure` the vertical axis."""
     if not lines or not levels:
         raise DefocusError("no blur levels to draw")
-    page, axes = _chart(title, 4.0, len(lines))
+    sheet, axes = _chart(title, 4.0, len(lines))
     colours = iter(style.field_colours(len(lines)))
     for number, line in enumerate(lines):
         shift = 0.3 * (number - (len(lines) - 1) / 2.0) / max(len(lines), 4)  # so that intervals stand side by side
@@ -65,7 +65,7 @@ def draw_blur_levels(lines: Sequence[BlurLine], levels: Sequence[str], measure: 
         )  # fmt: skip
     axes.set_xticks(range(len(levels)), list(levels))
     axes.set_xlim(-0.5, len(levels) - 0.5)
-    return _finished(page, axes, "largest blur radius, pixels (number of pictures)", measure)
+    return _finished(sheet, axes, "largest blur radius, pixels (number of pictures)", measure)
 
 
 @style.look()
@@ -79,7 +79,7 @@ def draw_training_curves(
     """
     if not any(curve for trainings in curves.values() for curve in trainings):
         raise DefocusError("no curves to draw")
-    page, axes = _chart(title, 3.6, len(curves) + (level is not None))
+    sheet, axes = _chart(title, 3.6, len(curves) + (level is not None))
     for (name, trainings), colour in zip(curves.items(), style.field_colours(len(curves)), strict=True):
         for number, points in enumerate(trainings):
             label, dashes = (name if number == 0 else None), list(LINES.values())[number % len(LINES)]
@@ -87,4 +87,4 @@ def draw_training_curves(
             line.set(linewidth=1.2, marker="o", markersize=3.0)
     if level is not None:
         axes.axhline(level[1], label=level[0], color=style.FAINT, linewidth=1.0, linestyle=":")
-    return _finished(page, axes, "steps", measure)
+    return _finished(sheet, axes, "steps", measure)

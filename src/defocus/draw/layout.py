@@ -19,7 +19,7 @@ from ..optics.paraxial import first_order_batch
 from ..optics.system import common_bucket, pack
 from . import style
 from .geometry import FIELDS, RAYS, Fan, Geometry, cross_section, ray_paths
-from .page import MARGIN, Page
+from .sheet import MARGIN, Sheet
 
 LARGEST = (11.0, 6.4)  # inches: the drawing itself fits in here
 SMALLEST_WIDTH = 5.6  # inches: of the figure
@@ -60,13 +60,13 @@ def draw_layout(
     width, height = layout.scaled(*LARGEST)
     full_width = max(width + 2 * MARGIN, SMALLEST_WIDTH)
     below = BAR_HEIGHT + (legend_height(layout, full_width) if legend else 0.0)
-    page = Page(full_width, (TITLE_HEIGHT if title else MARGIN / 2) + height + below)
-    paint_layout(page, layout, below, (width, height))
+    sheet = Sheet(full_width, (TITLE_HEIGHT if title else MARGIN / 2) + height + below)
+    paint_layout(sheet, layout, below, (width, height))
     if title:
-        page.title(lens.name, subtitle(lens))
+        sheet.title(lens.name, subtitle(lens))
     if legend:
-        paint_legend(page, layout, 0.0)
-    return page.figure
+        paint_legend(sheet, layout, 0.0)
+    return sheet.figure
 
 
 def plan_layout(lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAYS) -> Layout:
@@ -83,13 +83,13 @@ def plan_layout(lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAY
     return Layout(lens, geometry, fans, left - pad, right + pad, bottom - pad, top + pad)
 
 
-def paint_layout(page: Page, layout: Layout, bottom: float, size: tuple[float, float]) -> None:
-    """A layout in the middle of a page, `bottom` inches above its lower edge, with a scale bar below it.
+def paint_layout(sheet: Sheet, layout: Layout, bottom: float, size: tuple[float, float]) -> None:
+    """A layout in the middle of a sheet, `bottom` inches above its lower edge, with a scale bar below it.
 
     `size` (inches) has the layout's proportions.
     """
-    left = (page.width - size[0]) / 2.0
-    axes = page.axes((left, bottom, *size), bare=True)
+    left = (sheet.width - size[0]) / 2.0
+    axes = sheet.axes((left, bottom, *size), bare=True)
     axes.set(xlim=(layout.left, layout.right), ylim=(layout.bottom, layout.top), aspect="equal")
     geometry = layout.geometry
     for element in geometry.elements:
@@ -113,7 +113,7 @@ def paint_layout(page: Page, layout: Layout, bottom: float, size: tuple[float, f
     _upright(axes, z, -radius, radius, style.IMAGE)
     width = layout.right - layout.left
     bar = style.nice_length(0.2 * width)
-    page.scale_bar(left, bottom - 0.1, bar / width * size[0], f"{bar:g} mm")
+    sheet.scale_bar(left, bottom - 0.1, bar / width * size[0], f"{bar:g} mm")
 
 
 def _upright(axes: Axes, z: float, low: float, high: float, width: float) -> None:
@@ -160,20 +160,20 @@ def legend_height(layout: Layout, width: float) -> float:
     return 0.1 + LEGEND_ROW * (math.ceil(len(entries) / _columns(entries, width)) + bool(_note(layout)))
 
 
-def paint_legend(page: Page, layout: Layout, bottom: float) -> None:
+def paint_legend(sheet: Sheet, layout: Layout, bottom: float) -> None:
     """Fields, aspheres and notes, centred, `bottom` inches above the lower edge."""
     entries, note = _entries(layout), _note(layout)
-    page.figure.legend(
+    sheet.figure.legend(
         handles=entries,
         loc="lower center",
-        ncols=_columns(entries, page.width),
-        bbox_to_anchor=(0.5, (bottom + 0.03 + bool(note) * LEGEND_ROW) / page.height),
+        ncols=_columns(entries, sheet.width),
+        bbox_to_anchor=(0.5, (bottom + 0.03 + bool(note) * LEGEND_ROW) / sheet.height),
         borderaxespad=0.2,
         columnspacing=1.6,
         labelspacing=0.35,
     )
-    room = page.width - 2 * MARGIN
-    page.text(page.width / 2.0, bottom + 0.1, note, room=room, ha="center", color=style.FAINT)
+    room = sheet.width - 2 * MARGIN
+    sheet.text(sheet.width / 2.0, bottom + 0.1, note, room=room, ha="center", color=style.FAINT)
 
 
 def subtitle(lens: Lens) -> str:

@@ -13,9 +13,9 @@ from ..render.camera import Camera, Psf
 from ..render.photograph import Photograph
 from . import style
 from .layout import LARGEST, draw_layout, legend_height, paint_layout, paint_legend, plan_layout
-from .page import Page, plain_plot
 from .psf_grid import setting
 from .psf_plot import draw_psf
+from .sheet import Sheet, plain_plot
 from .side_by_side import Panel, draw_comparison
 
 CHART = 1.5  # inches: height of the blur chart of a camera
@@ -37,17 +37,17 @@ def plot_camera(camera: Camera) -> Figure:
     """The layout of a camera's lens as it is stopped down, and its paraxial blur radius over depth."""
     layout = plan_layout(camera.lens)
     width, height = layout.scaled(LARGEST[0], LARGEST[1] - CHART)
-    page = Page(max(width, 6.4) + 0.6, height + CHART + 2.1)
-    legend = legend_height(layout, page.width)
-    page.height += legend
-    page.figure.set_figheight(page.height)
-    page.title(camera.lens.name, f"{setting(camera)} · pixels of {camera.pixel_um:.3g} µm")
-    paint_layout(page, layout, page.height - 0.62 - height, (width, height))
-    paint_legend(page, layout, CHART + 0.9)
+    sheet = Sheet(max(width, 6.4) + 0.6, height + CHART + 2.1)
+    legend = legend_height(layout, sheet.width)
+    sheet.height += legend
+    sheet.figure.set_figheight(sheet.height)
+    sheet.title(camera.lens.name, f"{setting(camera)} · pixels of {camera.pixel_um:.3g} µm")
+    paint_layout(sheet, layout, sheet.height - 0.62 - height, (width, height))
+    paint_legend(sheet, layout, CHART + 0.9)
     near, far = (camera.focus_m / 3.0, camera.focus_m * 8.0) if math.isfinite(camera.focus_m) else (1.0, 1000.0)
     depths = np.geomspace(near, far, DEPTHS)
     radii = [abs(camera.circle_of_confusion_px(float(depth))) for depth in depths]
-    axes = page.axes((0.8, 0.6, page.width - 1.1, CHART))
+    axes = sheet.axes((0.8, 0.6, sheet.width - 1.1, CHART))
     axes.plot(depths, radii, color=style.BLUE, linewidth=1.2)
     axes.set(xscale="log", xlim=(depths[0], depths[-1]), ylim=(0.0, None), xlabel="depth, m")
     axes.set_ylabel("blur radius, pixels")
@@ -55,7 +55,7 @@ def plot_camera(camera: Camera) -> Figure:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     plain_plot(axes)
-    return page.figure
+    return sheet.figure
 
 
 def plot_photograph(photograph: Photograph) -> Figure:

@@ -25,8 +25,8 @@ from ..psf.spectrum import Bands
 from ..psf.wavefronts import focused_sensor
 from ..render.camera import Camera
 from . import style
-from .page import Page, head
 from .psf_picture import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
+from .sheet import Sheet, head
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)
 LARGEST = 256  # pixels across a tile, where no size is asked for
@@ -189,28 +189,28 @@ def draw_psf_grid(grid: PsfGrid, *, scale: Scale = "linear", decades: float = DE
     rows, columns = grid.psf.shape[:2]
     side, left = tile_side(grid.size), LEFT if grid.sides else RIGHT
     tiles = columns * (side + GAP) - GAP, rows * (side + GAP) - GAP
-    page = Page(left + max(tiles[0], NARROWEST) + RIGHT, TOP + tiles[1] + BOTTOM)
-    page.title(grid.camera.lens.name, grid.below)
+    sheet = Sheet(left + max(tiles[0], NARROWEST) + RIGHT, TOP + tiles[1] + BOTTOM)
+    sheet.title(grid.camera.lens.name, grid.below)
     for row in range(rows):
-        bottom = page.height - TOP - row * (side + GAP) - side
+        bottom = sheet.height - TOP - row * (side + GAP) - side
         for column in range(columns):
-            axes = page.axes((left + column * (side + GAP), bottom, side, side))
+            axes = sheet.axes((left + column * (side + GAP), bottom, side, side))
             paint_psf(axes, grid.psf[row, column], grid.bands, grid.reports[row][column], scale, decades)
             if row == 0:
                 head(axes, *grid.heads[column])
         if grid.sides:
             name, below = grid.sides[row]
-            page.text(left - 14 / style.DPI, bottom + side / 2, name, ha="right", va="bottom", fontweight="bold")
-            page.text(left - 14 / style.DPI, bottom + side / 2, below, ha="right", va="top", color=style.FAINT)
+            sheet.text(left - 14 / style.DPI, bottom + side / 2, name, ha="right", va="bottom", fontweight="bold")
+            sheet.text(left - 14 / style.DPI, bottom + side / 2, below, ha="right", va="top", color=style.FAINT)
     pixel_um = grid.camera.pixel_um
-    psf_scale_bar(page, left, BOTTOM - 0.12, side, grid.size * pixel_um, pixel_um)
+    psf_scale_bar(sheet, left, BOTTOM - 0.12, side, grid.size * pixel_um, pixel_um)
     if scale == "log" or len(grid.bands.names) == 1:
-        light_bar(page, (page.width - RIGHT - 1.5, BOTTOM - 0.21, 1.5, 0.09), len(grid.bands.names), scale, decades)
+        light_bar(sheet, (sheet.width - RIGHT - 1.5, BOTTOM - 0.21, 1.5, 0.09), len(grid.bands.names), scale, decades)
     what = f"{decades:g} decades below each tile's maximum" if scale == "log" else "each tile scaled to its own maximum"
     lines = "; ".join(text for text in (what, grid.footnote) if text).split("\n")
     for number, line in enumerate(reversed(lines)):
-        page.footnote(line, 0.075 + 0.13 * number)
-    return page.figure
+        sheet.footnote(line, 0.075 + 0.13 * number)
+    return sheet.figure
 
 
 def draw_through_focus(camera: Camera, *, scale: Scale = "linear", decades: float = DECADES, **options: Any) -> Figure:

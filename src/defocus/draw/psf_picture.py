@@ -22,7 +22,7 @@ from ..errors import DefocusError
 from ..psf.spectrum import Bands
 from ..srgb import to_srgb
 from . import style
-from .page import Box, Page, frame, show_picture
+from .sheet import Box, Sheet, frame, show_picture
 
 Scale = Literal["linear", "log"]
 DECADES = 4.0  # of a log picture
@@ -95,22 +95,22 @@ def paint_reason(axes: Axes, reason: str) -> None:
     frame(axes)
 
 
-def light_bar(page: Page, box: Box, bands: int, scale: Scale, decades: float = DECADES) -> None:
+def light_bar(sheet: Sheet, box: Box, bands: int, scale: Scale, decades: float = DECADES) -> None:
     """A colour bar of relative light as `picture` shows it."""
     if scale == "linear":
         ramp = to_srgb(np.linspace(0.0, 1.0, 256)[:, None])
-        page.colour_bar(box, ScalarMappable(Normalize(0.0, 1.0), ListedColormap(np.repeat(ramp, 3, axis=1))))
+        sheet.colour_bar(box, ScalarMappable(Normalize(0.0, 1.0), ListedColormap(np.repeat(ramp, 3, axis=1))))
         return
     colour_map = matplotlib.colormaps[LOG_MAP if bands == 1 else "gray"]
-    bar = page.colour_bar(box, ScalarMappable(LogNorm(10.0**-decades, 1.0), colour_map))
+    bar = sheet.colour_bar(box, ScalarMappable(LogNorm(10.0**-decades, 1.0), colour_map))
     exponents = range(-math.floor(decades), 1)
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")  # in the figure's own font
     labels = ["10" + str(e).translate(raised) if e else "1" for e in exponents]
     bar.set_ticks([10.0**e for e in exponents], labels=labels)
 
 
-def psf_scale_bar(page: Page, x: float, y: float, width: float, length_um: float, pixel_um: float) -> None:
+def psf_scale_bar(sheet: Sheet, x: float, y: float, width: float, length_um: float, pixel_um: float) -> None:
     """A scale bar, in µm or mm and in pixels, of a PSF that is `width` inches and `length_um` wide."""
     bar = style.nice_length(0.75 * length_um)
     text = f"{bar / 1e3:g} mm" if bar >= 1e3 else f"{bar:g} µm"
-    page.scale_bar(x, y, bar / length_um * width, f"{text}, {bar / pixel_um:.3g} px")
+    sheet.scale_bar(x, y, bar / length_um * width, f"{text}, {bar / pixel_um:.3g} px")

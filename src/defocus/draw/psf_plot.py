@@ -15,8 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from ..psf.energy import UP, EncircledEnergy, encircled_energy, sections
 from ..render.camera import Psf
 from . import style
-from .page import Page, plain_plot
 from .psf_picture import DECADES, light_bar, paint_psf, psf_scale_bar
+from .sheet import Sheet, plain_plot
 
 WIDTH, HEIGHT = 10.4, 6.6  # inches
 PICTURE = 3.0
@@ -44,20 +44,20 @@ def draw_psf(psf: Psf, title: str, *, azimuth: float = UP, decades: float = DECA
     energy = encircled_energy(psf.array, psf.pixel_um, np.clip(1.0 - np.asarray(lost, float), 0.0, 1.0))
     count, rows, columns = psf.array.shape
     names = ", ".join(psf.bands.names) if count <= 4 else f"{count} bands"
-    page = Page(WIDTH, HEIGHT)
-    page.title(title, f"{rows} × {columns} pixels of {psf.pixel_um:.3g} µm · {names}")
+    sheet = Sheet(WIDTH, HEIGHT)
+    sheet.title(title, f"{rows} × {columns} pixels of {psf.pixel_um:.3g} µm · {names}")
     bottom, second = HEIGHT - 0.85 - PICTURE, 0.3 + PICTURE + 0.35
-    paint_psf(page.axes((0.3, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {})
-    psf_scale_bar(page, 0.3, bottom - 0.12, PICTURE, columns * psf.pixel_um, psf.pixel_um)
-    paint_psf(page.axes((second, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {}, "log", decades)
-    page.text(second, bottom - 0.1, "of maximum", va="center")
-    light_bar(page, (second + 0.9, bottom - 0.14, PICTURE - 0.9, 0.08), count, "log", decades)
+    paint_psf(sheet.axes((0.3, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {})
+    psf_scale_bar(sheet, 0.3, bottom - 0.12, PICTURE, columns * psf.pixel_um, psf.pixel_um)
+    paint_psf(sheet.axes((second, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {}, "log", decades)
+    sheet.text(second, bottom - 0.1, "of maximum", va="center")
+    light_bar(sheet, (second + 0.9, bottom - 0.14, PICTURE - 0.9, 0.08), count, "log", decades)
     for number, (name, value) in enumerate(caption(psf, energy)):
         y = HEIGHT - 0.95 - 0.215 * number
-        page.text(second + PICTURE + 0.45, y, name, color=style.FAINT, va="center")
-        page.text(WIDTH - 0.35, y, value, ha="right", va="center")
-    _paint_plots(page, psf, energy, azimuth)
-    return page.figure
+        sheet.text(second + PICTURE + 0.45, y, name, color=style.FAINT, va="center")
+        sheet.text(WIDTH - 0.35, y, value, ha="right", va="center")
+    _paint_plots(sheet, psf, energy, azimuth)
+    return sheet.figure
 
 
 def caption(psf: Psf, energy: EncircledEnergy) -> list[tuple[str, str]]:
@@ -72,7 +72,7 @@ def caption(psf: Psf, energy: EncircledEnergy) -> list[tuple[str, str]]:
     return [*lines, ("largest share of a pixel", f"{100.0 * float(psf.array.max()):.3g} %")]
 
 
-def _paint_plots(page: Page, psf: Psf, energy: EncircledEnergy, azimuth: float) -> None:
+def _paint_plots(sheet: Sheet, psf: Psf, energy: EncircledEnergy, azimuth: float) -> None:
     """Two sections and the encircled energy, side by side along the lower edge."""
     place, along, across = sections(psf.array, azimuth)
     radius = energy.radius_of(0.95)
@@ -89,7 +89,7 @@ def _paint_plots(page: Page, psf: Psf, energy: EncircledEnergy, azimuth: float) 
         ),
     )  # fmt: skip
     for number, (x, lines, limits, top, x_label, y_label) in enumerate(plots):
-        axes = page.axes((0.75 + number * (PLOT_WIDTH + 0.75), 0.5, PLOT_WIDTH, PLOT_HEIGHT))
+        axes = sheet.axes((0.75 + number * (PLOT_WIDTH + 0.75), 0.5, PLOT_WIDTH, PLOT_HEIGHT))
         for line, colour, name in zip(lines, band_colours(psf), psf.bands.names, strict=True):
             axes.plot(x, 100.0 * line, color=colour, linewidth=1.1, label=name)
         axes.set(xlim=limits, ylim=(0.0, top))

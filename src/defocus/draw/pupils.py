@@ -19,9 +19,9 @@ from ..optics.wavefront import Wavefront
 from ..psf.wavefronts import wavefront_batch
 from ..render.camera import Camera
 from . import style
-from .page import Box, Page, frame, head, note
 from .psf_grid import FIELDS, field_name, setting
 from .psf_picture import paint_reason
+from .sheet import Box, Sheet, frame, head, note
 
 PANEL, GAP = 1.75, 0.55  # inches
 TITLE, HEAD, FOOT = 0.7, 0.42, 0.85
@@ -65,15 +65,15 @@ def draw_wavefronts(
     """Wavefront and amplitude over the pupil, one column for each field; all pupils in the same scale."""
     waves = wavefronts_of(camera, depth_m, fields, wavelength_nm)
     maps = [pupil_map(wave, field, remove) for wave, field in zip(waves, fields, strict=True)]
-    page = Page(max(0.75 + (PANEL + GAP) * len(maps), 5.6), TITLE + HEAD + 2 * (PANEL + FOOT))
+    sheet = Sheet(max(0.75 + (PANEL + GAP) * len(maps), 5.6), TITLE + HEAD + 2 * (PANEL + FOOT))
     what = f"wavefront in waves of {wavelength_nm:.4g} nm, {REMOVALS[remove]} removed, and amplitude"
-    page.title(camera.lens.name, f"{_setting(camera, depth_m)} · {what} over direction cosines")
+    sheet.title(camera.lens.name, f"{_setting(camera, depth_m)} · {what} over direction cosines")
     half = _half(maps)
     for column, one in enumerate(maps):
         for row in range(2):
-            left, bottom = 0.75 + column * (PANEL + GAP), page.height - TITLE - HEAD - PANEL - row * (PANEL + FOOT)
-            axes = page.axes((left, bottom, PANEL, PANEL))
-            _paint_map(page, axes, one, half, (left, bottom - 0.42, PANEL, 0.06), amplitude=row == 1)
+            left, bottom = 0.75 + column * (PANEL + GAP), sheet.height - TITLE - HEAD - PANEL - row * (PANEL + FOOT)
+            axes = sheet.axes((left, bottom, PANEL, PANEL))
+            _paint_map(sheet, axes, one, half, (left, bottom - 0.42, PANEL, 0.06), amplitude=row == 1)
             if row == 0:
                 numbers = f"RMS {one.rms:.3g}, P–V {one.peak_to_valley:.3g} waves" if one.found else ""
                 head(axes, field_name(one.field), numbers)
@@ -81,7 +81,7 @@ def draw_wavefronts(
                 note(axes, "amplitude, relative", color=style.FAINT)
             if column == 0:
                 axes.set_ylabel("direction cosine y", fontsize=style.SMALL, labelpad=1.0)
-    return page.figure
+    return sheet.figure
 
 
 @style.look()
@@ -95,11 +95,11 @@ def draw_pupils(
     waves = wavefronts_of(camera, depth_m, fields, wavelength_nm)
     maps = [pupil_map(wave, field, "piston") for wave, field in zip(waves, fields, strict=True)]
     first, half, step = maps[0], _half(maps), PANEL + 0.15
-    page = Page(max(0.6 + step * len(maps), 5.6), TITLE + HEAD + PANEL + 0.55)
-    page.title(camera.lens.name, f"{_setting(camera, depth_m)} · pupils in direction cosines, same scale")
+    sheet = Sheet(max(0.6 + step * len(maps), 5.6), TITLE + HEAD + PANEL + 0.55)
+    sheet.title(camera.lens.name, f"{_setting(camera, depth_m)} · pupils in direction cosines, same scale")
     for column, one in enumerate(maps):
-        left = (page.width - step * len(maps) + 0.15) / 2.0 + column * step
-        axes = page.axes((left, 0.55, PANEL, PANEL))
+        left = (sheet.width - step * len(maps) + 0.15) / 2.0 + column * step
+        axes = sheet.axes((left, 0.55, PANEL, PANEL))
         note(axes, field_name(one.field), fontweight="bold")
         if not one.found:
             paint_reason(axes, DARK)
@@ -113,7 +113,7 @@ def draw_pupils(
         share = f"area {100.0 * one.area / first.area:.0f} %" if first.found and first.area > 0.0 else ""
         text = style.minus(f"{share}\ncentre at y = {one.centre[1]:.3f}")
         note(axes, text, (0.5, 0.0), (0.0, -4.0), va="top", linespacing=1.4)
-    return page.figure
+    return sheet.figure
 
 
 def _setting(camera: Camera, depth_m: float) -> str:
@@ -130,7 +130,7 @@ def _set_limits(axes: Axes, one: PupilMap, half: float) -> None:
     axes.set(xlim=(x - half, x + half), ylim=(y - half, y + half), aspect="equal")
 
 
-def _paint_map(page: Page, axes: Axes, one: PupilMap, half: float, bar: Box, *, amplitude: bool) -> None:
+def _paint_map(sheet: Sheet, axes: Axes, one: PupilMap, half: float, bar: Box, *, amplitude: bool) -> None:
     """A map cut out by its rim, with the colour bar below it."""
     if not one.found:
         paint_reason(axes, DARK)
@@ -155,4 +155,4 @@ def _paint_map(page: Page, axes: Axes, one: PupilMap, half: float, bar: Box, *, 
     edge = Polygon(one.rim.T, facecolor="none", edgecolor=style.INK, linewidth=0.8)
     axes.add_patch(edge)
     image.set_clip_path(edge)
-    page.colour_bar(bar, image).ax.xaxis.set_major_locator(MaxNLocator(4))
+    sheet.colour_bar(bar, image).ax.xaxis.set_major_locator(MaxNLocator(4))

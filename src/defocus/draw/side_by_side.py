@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import DefocusError
 from . import style
-from .page import MARGIN, Page, frame, show_picture
+from .sheet import MARGIN, Sheet, frame, show_picture
 
 PANEL = 2.3  # inches: width of a panel
 EDGE, GAP, INNER, BELOW = 0.25, 0.14, 0.05, 0.2  # inches: around, between, between crops, between bands
@@ -63,24 +63,24 @@ def draw_comparison(
     wide, high = (width, width * aspect) if aspect <= LARGEST_ASPECT else (width * LARGEST_ASPECT / aspect, width * 1.6)
     side = (width - INNER * (len(crops) - 1)) / max(len(crops), 1)
     band = HEAD + high + (INNER + side if crops else 0.0)
-    page = Page(2 * EDGE + columns * (width + GAP) - GAP, TITLE + bands * (band + BELOW) - BELOW + EDGE)
-    room = page.width - 2 * EDGE
-    page.text(EDGE, page.height - 0.28, title, room=room, fontsize=style.LARGE, fontweight="bold")
+    sheet = Sheet(2 * EDGE + columns * (width + GAP) - GAP, TITLE + bands * (band + BELOW) - BELOW + EDGE)
+    room = sheet.width - 2 * EDGE
+    sheet.text(EDGE, sheet.height - 0.28, title, room=room, fontsize=style.LARGE, fontweight="bold")
     for number, panel in enumerate(panels):
         left = EDGE + (number % columns) * (width + GAP)
-        top = page.height - TITLE - (number // columns) * (band + BELOW)
-        page.text(left, top - 0.13, panel.name, room=width, fontsize=style.NORMAL, fontweight="bold")
-        page.text(left, top - 0.28, panel.below, room=width, color=style.FAINT)
-        axes = page.axes((left + (width - wide) / 2.0, top - HEAD - high, wide, high), bare=True)
+        top = sheet.height - TITLE - (number // columns) * (band + BELOW)
+        sheet.text(left, top - 0.13, panel.name, room=width, fontsize=style.NORMAL, fontweight="bold")
+        sheet.text(left, top - 0.28, panel.below, room=width, color=style.FAINT)
+        axes = sheet.axes((left + (width - wide) / 2.0, top - HEAD - high, wide, high), bare=True)
         show_picture(axes, panel.picture)
         for place, (row, column, size) in enumerate(crops):
             colour = CROP_COLOURS[place % len(CROP_COLOURS)]
             corner = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(corner, size, size, fill=False, edgecolor=colour, linewidth=1.0))
-            inner = page.axes((left + place * (side + INNER), top - HEAD - high - INNER - side, side, side))
+            inner = sheet.axes((left + place * (side + INNER), top - HEAD - high - INNER - side, side, side))
             show_picture(inner, panel.picture[row : row + size, column : column + size], pixels=True)
             frame(inner, colour, 1.4)
-    return page.figure
+    return sheet.figure
 
 
 @style.look()
@@ -91,7 +91,7 @@ def draw_samples(pairs: Sequence[tuple[Photo, Photo, str]]) -> Figure:
     columns = max(1, min(4, round(math.sqrt(len(pairs)))))
     rows = -(-len(pairs) // columns)
     width, height = 2.0 * SAMPLE + SAMPLE_GAP, SAMPLE + CAPTION
-    page = Page(
+    sheet = Sheet(
         2.0 * SAMPLE_EDGE + columns * (width + SAMPLE_BETWEEN) - SAMPLE_BETWEEN,
         2.0 * SAMPLE_EDGE + rows * (height + SAMPLE_BETWEEN / 2.0) - SAMPLE_BETWEEN / 2.0,
     )
@@ -99,12 +99,12 @@ def draw_samples(pairs: Sequence[tuple[Photo, Photo, str]]) -> Figure:
     for number, (blurred, sharp, caption) in enumerate(pairs):
         row, column = divmod(number, columns)
         left = SAMPLE_EDGE + column * (width + SAMPLE_BETWEEN)
-        bottom = page.height - SAMPLE_EDGE - SAMPLE - row * (height + SAMPLE_BETWEEN / 2.0)
+        bottom = sheet.height - SAMPLE_EDGE - SAMPLE - row * (height + SAMPLE_BETWEEN / 2.0)
         for place, picture in enumerate((blurred, sharp)):
             box = (left + place * (SAMPLE + SAMPLE_GAP), bottom, SAMPLE, SAMPLE)
-            show_picture(page.axes(box, bare=True), picture)
-        page.text(left, bottom - 0.14, caption, fontsize=size, color=style.FAINT)
-    return page.figure
+            show_picture(sheet.axes(box, bare=True), picture)
+        sheet.text(left, bottom - 0.14, caption, fontsize=size, color=style.FAINT)
+    return sheet.figure
 
 
 @style.look()
@@ -113,16 +113,16 @@ def draw_depth(srgb: Photo, depth_m: Float[np.ndarray, "rows cols"], name: str, 
     rows, cols = depth_m.shape
     wide = (DEPTH_WIDTH - 1.6) / 2
     high = wide * rows / cols
-    page = Page(DEPTH_WIDTH, high + 1.1)
-    page.title(name, below)
-    show_picture(page.axes((MARGIN, MARGIN, wide, high), bare=True), srgb)
+    sheet = Sheet(DEPTH_WIDTH, high + 1.1)
+    sheet.title(name, below)
+    show_picture(sheet.axes((MARGIN, MARGIN, wide, high), bare=True), srgb)
     inverse = 1.0 / depth_m
     low, top = np.percentile(inverse, DEPTH_PER_CENT)
-    axes = page.axes((MARGIN + wide + 0.15, MARGIN, wide, high), bare=True)
+    axes = sheet.axes((MARGIN + wide + 0.15, MARGIN, wide, high), bare=True)
     image = axes.imshow(inverse, cmap="viridis", vmin=float(low), vmax=float(max(top, low + 1e-9)))
     metres = FuncFormatter(lambda v, _: f"{1.0 / v:.3g} m" if v > 1e-6 else "∞")
-    page.figure.colorbar(image, cax=page.axes((MARGIN + 2 * wide + 0.27, MARGIN, 0.14, high)), format=metres)
-    return page.figure
+    sheet.figure.colorbar(image, cax=sheet.axes((MARGIN + 2 * wide + 0.27, MARGIN, 0.14, high)), format=metres)
+    return sheet.figure
 
 
 def check_sweep_path(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Spot diagrams on a page. Up in a panel is away from the centre of the photograph."""
+"""Spot diagrams on a sheet. Up in a panel is away from the centre of the photograph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.patches import Circle
 from ..lens.prescription import Lens
 from ..optics.spot_diagram import Spot, SpotDiagram, spot_diagram
 from . import style
-from .page import Page, frame, head, note
+from .sheet import Sheet, frame, head, note
 
 PANEL, GAP = 1.9, 0.1  # inches: a panel and the space beside it
 TITLE, HEADS, FOOT, KEY = 0.62, 0.42, 0.22, 0.8  # inches: above the panels, below each row of them, below them all
@@ -28,25 +28,25 @@ def draw_spots(lens: Lens, *, defocus_mm: Sequence[float] = (0.0,), **options: A
     `at_best_focus` off, the prescription's own image plane.
     """
     diagram = spot_diagram(lens, **options)
-    page = Page(
+    sheet = Sheet(
         max(0.8 + (PANEL + GAP) * len(diagram.spots), 6.4), TITLE + HEADS + (PANEL + FOOT) * len(defocus_mm) + KEY
     )
-    page.title(lens.name, "spot diagrams")
-    paint_spots(page, diagram, defocus_mm, top=page.height - TITLE)
-    return page.figure
+    sheet.title(lens.name, "spot diagrams")
+    paint_spots(sheet, diagram, defocus_mm, top=sheet.height - TITLE)
+    return sheet.figure
 
 
-def paint_spots(page: Page, diagram: SpotDiagram, defocus_mm: Sequence[float], *, top: float) -> None:
-    """Spot panels and their key along the lower edge of a page, up to `top` inches above it."""
+def paint_spots(sheet: Sheet, diagram: SpotDiagram, defocus_mm: Sequence[float], *, top: float) -> None:
+    """Spot panels and their key along the lower edge of a sheet, up to `top` inches above it."""
     columns, rows = len(diagram.spots), len(defocus_mm)
     left = 0.55 if rows > 1 else 0.3
-    side = min((page.width - left - 0.3) / columns - GAP, (top - HEADS - KEY) / rows - FOOT, PANEL)
-    start = (page.width + left - 0.3 - columns * (side + GAP) + GAP) / 2
+    side = min((sheet.width - left - 0.3) / columns - GAP, (top - HEADS - KEY) / rows - FOOT, PANEL)
+    start = (sheet.width + left - 0.3 - columns * (side + GAP) + GAP) / 2
     half = _common_half_width(diagram, defocus_mm)
     for row, defocus in enumerate(defocus_mm):
         bottom = top - HEADS - row * (side + FOOT) - side
         for column, spot in enumerate(diagram.spots):
-            axes = page.axes((start + column * (side + GAP), bottom, side, side))
+            axes = sheet.axes((start + column * (side + GAP), bottom, side, side))
             _paint_spot(axes, spot, diagram, defocus, half)
             if row == 0:
                 _paint_head(axes, spot, diagram.wavelengths_nm)
@@ -54,8 +54,8 @@ def paint_spots(page: Page, diagram: SpotDiagram, defocus_mm: Sequence[float], *
                 text = style.minus(f"{defocus:+.3g} mm") if defocus else "focus"
                 note(axes, text, (0.0, 0.5), (-5.0, 0.0), ha="right", va="center", rotation=90)
     bar = style.nice_length(half)
-    page.scale_bar(start, bottom - 0.3, bar / (2.0 * half) * side, f"{bar * 1e3:g} µm")
-    _paint_key(page, diagram)
+    sheet.scale_bar(start, bottom - 0.3, bar / (2.0 * half) * side, f"{bar * 1e3:g} µm")
+    _paint_key(sheet, diagram)
 
 
 def _common_half_width(diagram: SpotDiagram, defocus_mm: Sequence[float]) -> float:
@@ -94,7 +94,7 @@ def _paint_head(axes: Axes, spot: Spot, wavelengths_nm: Sequence[float]) -> None
         note(axes, f"no light at {' and '.join(dark)}", points=(0.0, -3.0), **options)
 
 
-def _paint_key(page: Page, diagram: SpotDiagram) -> None:
+def _paint_key(sheet: Sheet, diagram: SpotDiagram) -> None:
     """Wavelengths, Airy disk, and what the reader must know of plane and reference."""
     handles = [
         Line2D([], [], linestyle="none", marker="o", markersize=4, color=c, label=f"{w:.4g} nm")
@@ -103,15 +103,15 @@ def _paint_key(page: Page, diagram: SpotDiagram) -> None:
     ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": style.INK, "markeredgewidth": 0.6}
     airy = f"Airy disk, radius {diagram.airy_radius_mm * 1e3:.2g} µm"
     handles.append(Line2D([], [], linestyle="none", marker="o", markersize=6, label=airy, **ring))
-    page.figure.legend(
+    sheet.figure.legend(
         handles=handles,
         loc="lower center",
         ncols=len(handles),
-        bbox_to_anchor=(0.5, 0.25 / page.height),
+        bbox_to_anchor=(0.5, 0.25 / sheet.height),
         borderaxespad=0.0,
         handletextpad=0.2,
     )
     plane = "the prescription's image plane"
     where = f"axial best focus at the d line, {diagram.focus_mm * 1e3:+.0f} µm from {plane}"
     text = f"one sensor plane for all fields: {where if diagram.is_best_focus else plane}"
-    page.footnote(style.minus(f"{text}; RMS about the centroid of all rays; up is outwards"), 0.1)
+    sheet.footnote(style.minus(f"{text}; RMS about the centroid of all rays; up is outwards"), 0.1)

@@ -17,8 +17,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..psf.spectrum import Bands
 from . import style
-from .page import MARGIN, Box, Page, frame, head, note, show_picture
 from .psf_picture import paint_psf, psf_scale_bar
+from .sheet import MARGIN, Box, Sheet, frame, head, note, show_picture
 
 SIDE = 2.4  # inches of a picture: 384 pixels at style.DPI
 GAP, TITLE, CAPTION, BAR = 0.12, 0.78, 0.24, 0.4  # inches; BAR: below the pictures, for colour bars
@@ -61,22 +61,22 @@ def draw_pair(
     rows = -(-panels // columns)
     width = 2 * MARGIN + columns * (SIDE + GAP) - GAP
     tile, shown = _tiles(layer_coc_px, width - 2 * MARGIN)
-    page = Page(width, TITLE + rows * (CAPTION + SIDE) + BAR + STRIP_TOP + tile + STRIP_BOTTOM)
+    sheet = Sheet(width, TITLE + rows * (CAPTION + SIDE) + BAR + STRIP_TOP + tile + STRIP_BOTTOM)
     name, about, place = _title(record)
-    page.title(name, about)
+    sheet.title(name, about)
     room = width - 2 * MARGIN
-    page.text(MARGIN, page.height - 0.68, place, room=room, fontsize=style.NORMAL, color=style.FAINT)
-    boxes = [_box(page, number, columns) for number in range(panels)]
+    sheet.text(MARGIN, sheet.height - 0.68, place, room=room, fontsize=style.NORMAL, color=style.FAINT)
+    boxes = [_box(sheet, number, columns) for number in range(panels)]
     for role, box in zip(roles, boxes, strict=False):
-        show_picture(_panel(page, box, HEADS[role]), pictures[role])
-    _paint_depth(page, boxes[-2], depth_m)
-    _paint_layers(page, boxes[-1], coc_px, layer_coc_px)
-    _paint_strip(page, record, psfs[shown], layer_depth_m[shown], layer_coc_px[shown], tile)
+        show_picture(_panel(sheet, box, HEADS[role]), pictures[role])
+    _paint_depth(sheet, boxes[-2], depth_m)
+    _paint_layers(sheet, boxes[-1], coc_px, layer_coc_px)
+    _paint_strip(sheet, record, psfs[shown], layer_depth_m[shown], layer_coc_px[shown], tile)
     what = f"PSFs of {len(shown)} of {len(layer_coc_px)} layers" if len(shown) < len(layer_coc_px) else "PSFs"
     what += " with depth and blur radius, each scaled to its maximum, in sRGB as a photograph"
     last = " · ".join(text for text in (what, verdict) if text)
-    page.text(width - MARGIN, 0.2, last, ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT)
-    return page.figure
+    sheet.text(width - MARGIN, 0.2, last, ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT)
+    return sheet.figure
 
 
 def _title(record: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -113,25 +113,25 @@ def _distance(metres: float) -> str:
     return style.distance(float(f"{metres:.3g}"))
 
 
-def _box(page: Page, number: int, columns: int) -> Box:
+def _box(sheet: Sheet, number: int, columns: int) -> Box:
     row, column = divmod(number, columns)
     top = TITLE + row * (CAPTION + SIDE) + CAPTION
-    return MARGIN + column * (SIDE + GAP), page.height - top - SIDE, SIDE, SIDE
+    return MARGIN + column * (SIDE + GAP), sheet.height - top - SIDE, SIDE, SIDE
 
 
-def _panel(page: Page, box: Box, name: str) -> Axes:
-    axes = page.axes(box)
+def _panel(sheet: Sheet, box: Box, name: str) -> Axes:
+    axes = sheet.axes(box)
     frame(axes)
     note(axes, name, (0.0, 1.0), ha="left", fontweight="bold")
     return axes
 
 
-def _paint_depth(page: Page, box: Box, depth_m: Depth) -> None:
+def _paint_depth(sheet: Sheet, box: Box, depth_m: Depth) -> None:
     near, far = float(depth_m.min()), float(depth_m.max())
     if far < near * 1.05:  # a wall: some room, so that the bar has numbers
         near, far = near / 1.5, far * 1.5
     norm = LogNorm(near, far)
-    _panel(page, box, "depth").imshow(depth_m, cmap=DEPTH_MAP, norm=norm, interpolation="nearest")
+    _panel(sheet, box, "depth").imshow(depth_m, cmap=DEPTH_MAP, norm=norm, interpolation="nearest")
     edge = (far / near) ** 0.04  # room for the number
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(10, 100), range(100, 1000)):
         powers = range(math.floor(math.log10(near)) - 2, math.ceil(math.log10(far)) + 1)
@@ -139,17 +139,17 @@ def _paint_depth(page: Page, box: Box, depth_m: Depth) -> None:
         if len(ticks) >= 3:
             break
     colours = ScalarMappable(norm, matplotlib.colormaps[DEPTH_MAP])
-    _bar(page, box, colours, ticks[:: -(-len(ticks) // 6)], "{:.3g} m")
+    _bar(sheet, box, colours, ticks[:: -(-len(ticks) // 6)], "{:.3g} m")
 
 
-def _paint_layers(page: Page, box: Box, coc_px: Depth, layer_coc_px: PerLayer) -> None:
+def _paint_layers(sheet: Sheet, box: Box, coc_px: Depth, layer_coc_px: PerLayer) -> None:
     """Each pixel in the colour of the layer whose blur is nearest to its own."""
     ordered = np.sort(layer_coc_px)
     between = (ordered[1:] + ordered[:-1]) / 2.0
     own = ordered[np.searchsorted(between, coc_px)]
     most = max(float(np.abs(ordered).max()), 1.0)
     norm: Normalize = TwoSlopeNorm(0.0, -most, most)
-    axes = _panel(page, box, f"{len(layer_coc_px)} layers, by their blur radius")
+    axes = _panel(sheet, box, f"{len(layer_coc_px)} layers, by their blur radius")
     axes.imshow(own, cmap=LAYER_MAP, norm=norm, interpolation="nearest")
     # The bar shows the layers that there are, as steps.
     steps = np.r_[ordered[0] - 0.5, between, ordered[-1] + 0.5]
@@ -158,13 +158,13 @@ def _paint_layers(page: Page, box: Box, coc_px: Depth, layer_coc_px: PerLayer) -
     edge = 0.04 * (steps[-1] - steps[0])  # room for the number
     ticks = np.arange(math.ceil((steps[0] + edge) / step), math.floor((steps[-1] - edge) / step) + 1) * step
     mappable = ScalarMappable(BoundaryNorm(steps, len(ordered)), colours)
-    _bar(page, box, mappable, ticks.tolist(), "{:g} px", spacing="proportional")
+    _bar(sheet, box, mappable, ticks.tolist(), "{:g} px", spacing="proportional")
 
 
-def _bar(page: Page, box: Box, colours: ScalarMappable, ticks: list[float], form: str, **options: Any) -> None:
+def _bar(sheet: Sheet, box: Box, colours: ScalarMappable, ticks: list[float], form: str, **options: Any) -> None:
     """A colour bar below a picture, with some ticks."""
     left, bottom, width, _ = box
-    axis = page.colour_bar((left, bottom - 0.16, width, 0.1), colours, **options).ax.xaxis
+    axis = sheet.colour_bar((left, bottom - 0.16, width, 0.1), colours, **options).ax.xaxis
     axis.set_minor_locator(NullLocator())
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(FuncFormatter(lambda value, _: style.minus(form.format(value))))
@@ -184,7 +184,7 @@ def _tiles(layer_coc_px: PerLayer, room: float) -> tuple[float, list[int]]:
 
 
 def _paint_strip(
-    page: Page, record: Mapping[str, Any], psfs: LayerPsfs, depth_m: PerLayer, coc_px: PerLayer, tile: float
+    sheet: Sheet, record: Mapping[str, Any], psfs: LayerPsfs, depth_m: PerLayer, coc_px: PerLayer, tile: float
 ) -> None:
     """The PSFs in one window that holds them all, so that their sizes compare."""
     waves = {name: tuple(values) for name, values in record["psf"]["bands"].items()}
@@ -192,11 +192,11 @@ def _paint_strip(
     half, middle = _half_window(psfs), psfs.shape[-1] // 2
     inside = slice(middle - half, middle + half + 1)
     for number, psf in enumerate(psfs[..., inside, inside]):
-        axes = page.axes((MARGIN + number * (tile + GAP / 2), STRIP_BOTTOM, tile, tile))
+        axes = sheet.axes((MARGIN + number * (tile + GAP / 2), STRIP_BOTTOM, tile, tile))
         paint_psf(axes, psf, bands, {})
         head(axes, _distance(depth_m[number]), f"{style.signed(coc_px[number], 1)} px")
     pixel_um = float(record["pixel_um"])
-    psf_scale_bar(page, MARGIN, 0.37, tile, (2 * half + 1) * pixel_um, pixel_um)
+    psf_scale_bar(sheet, MARGIN, 0.37, tile, (2 * half + 1) * pixel_um, pixel_um)
 
 
 def _half_window(psfs: LayerPsfs) -> int:

@@ -1,4 +1,4 @@
-"""A page measured in inches, and what figures put on it: pictures, scale bars, colour bars, notes."""
+"""A sheet measured in inches, and what figures put on it: pictures, scale bars, colour bars, notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Box = tuple[float, float, float, float]  # left, bottom, width, height in inches
 MARGIN = 0.3  # inches
 
 
-class Page:
+class Sheet:
     """A figure whose places are inches from its lower left corner."""
 
     def __init__(self, width: float, height: float, **options: Any) -> None:
@@ -50,7 +50,7 @@ class Page:
         self.text(margin, self.height - 0.5, below, room=room, fontsize=style.NORMAL, color=style.FAINT)
 
     def footnote(self, text: str, y: float) -> None:
-        """A faint line across the page, centred, that fits it."""
+        """A faint line across the sheet, centred, that fits it."""
         self.text(
             self.width / 2.0,
             y,
