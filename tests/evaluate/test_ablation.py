@@ -30,11 +30,12 @@ from defocus.evaluate.ablation import (
     variant_plan,
 )
 from defocus.evaluate.results import Record, Results
+from defocus.files.settings import settings_difference
 from defocus.restore.data import PairDataset
 from defocus.restore.training import TrainProgress
 from defocus.synth import sources
 from defocus.synth.engines.local import LocalEngine
-from defocus.synth.plan import Plan, make_plan, plan_difference
+from defocus.synth.plan import Plan, make_plan
 from defocus.synth.run import Progress
 
 from ..restore.small_training import settings
@@ -75,7 +76,7 @@ def test_variants_change_one_thing() -> None:
     changed = {
         variant.name: [
             line
-            for line in plan_difference(plan.as_json(), variant_plan(plan, variant).as_json())
+            for line in settings_difference(plan.as_json(), variant_plan(plan, variant).as_json())
             if not line.startswith(("name", "validation.pairs", "test.pairs"))
         ]
         for variant in VARIANTS

@@ -10,6 +10,7 @@ import pytest
 
 from defocus.cli import run
 from defocus.errors import DatasetError, PlanError
+from defocus.files.settings import settings_difference
 from defocus.synth.dataset_card import card_text
 from defocus.synth.ledger import Ledger
 from defocus.synth.places import (
@@ -21,7 +22,7 @@ from defocus.synth.places import (
     same_places,
     without_places,
 )
-from defocus.synth.plan import load_plan, make_plan, plan_difference
+from defocus.synth.plan import load_plan, make_plan
 
 
 def said(given: dict[str, Any]) -> str:
@@ -114,7 +115,7 @@ def test_equal_plans_have_equal_fingerprints() -> None:
     assert make_plan({}).fingerprint == make_plan({"seed": 0, "train": {"pairs": 40_000}}).fingerprint
     assert make_plan({}).fingerprint != make_plan({"seed": 1}).fingerprint
     old, new = make_plan({}).as_json(), make_plan({"seed": 1, "psf": {"bands": "rgb"}}).as_json()
-    assert plan_difference(old, new) == ["seed: 0 -> 1", 'psf.bands: "d" -> "rgb"']
+    assert settings_difference(old, new) == ["seed: 0 -> 1", 'psf.bands: "d" -> "rgb"']
 
 
 def test_folders_are_relative_to_the_plan(tmp_path: Path) -> None:

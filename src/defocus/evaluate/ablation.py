@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from ..draw import draw_training_curves, save
 from ..draw.charts import LINES
 from ..errors import ConfigError, DatasetError
+from ..files.pair_folders import existing_store, read_records
 from ..files.settings import validated
 from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
@@ -242,20 +242,19 @@ def same_pairs(out: Path, variant: Variant) -> tuple[int, int]:
 
 def missing_pairs(folder: Path, plan: Plan, title: str) -> list[str]:
     """Of each split that has fewer pairs than the plan wants, how many."""
-    with closing(open_folder(folder)) as opened:
-        made = Counter(record["split"] for record in opened.records())
+    made = Counter(record["split"] for record in read_records(existing_store(folder)))
     wanted = {split: plan.split(split).pairs for split in plan.splits}
     return [f"{title}: {made[s]} of {n} {s} pairs could be made" for s, n in wanted.items() if made[s] < n]
 
 
 def _plan_of(folder: Path) -> Plan:
-    with closing(open_folder(folder)) as opened:
-        return make_plan(opened.plan)
+    with open_folder(folder) as pairs:
+        return make_plan(pairs.plan)
 
 
 def _recipes(folder: Path) -> dict[str, list[Any]]:
-    with closing(open_folder(folder)) as opened:
-        return {r["id"]: [r[key] for key in SAME] for r in opened.records() if r["split"] == "train"}
+    records = read_records(existing_store(folder))
+    return {r["id"]: [r[key] for key in SAME] for r in records if r["split"] == "train"}
 
 
 def check_ablation(

@@ -27,6 +27,7 @@ Format = Literal["png", "jpg", "tif"]
 FORMATS: tuple[Format, ...] = ("png", "jpg", "tif")
 KINDS: dict[str, Format] = {".png": "png", ".jpg": "jpg", ".jpeg": "jpg", ".tif": "tif", ".tiff": "tif"}
 PICTURES = tuple(KINDS)
+RAW_SUFFIXES = (".dng", ".cr2", ".cr3", ".crw", ".nef", ".arw", ".raf", ".rw2", ".orf", ".pef", ".srw")
 LINEAR = (".npy", ".npz")
 BAND_ROWS = 256  # of a photograph, that are worked on at a time
 _JPEG_EXIF_BYTES = 65_533 - len(HEAD)  # what one segment of a JPEG holds

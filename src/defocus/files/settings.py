@@ -4,6 +4,7 @@ the nearest one that there is."""
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,18 @@ def validated(
         # A list whose part is wrong is also said to have too few parts: that follows, and would lead astray.
         messages = [_message(model, one) for one in errors if not any(_within(other, one) for other in errors)]
         raise failure("; ".join(dict.fromkeys(messages)), file=file) from error
+
+
+def settings_difference(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> list[str]:
+    """A line for each key in which two settings as JSON differ."""
+    lines: list[str] = []
+    for key in dict.fromkeys([*old, *new]):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += settings_difference(a, b, f"{where}{key}.")
+        elif a != b:
+            lines.append(f"{where}{key}: {json.dumps(a)} -> {json.dumps(b)}")
+    return lines
 
 
 def _within(other: Any, one: Any) -> bool:

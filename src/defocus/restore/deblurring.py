@@ -18,7 +18,17 @@ from jaxtyping import Float
 
 from ..errors import DefocusError, MissingExtraError, PhotoError
 from ..files.exif import Metadata, metadata_of, read_metadata
-from ..files.pictures import FORMATS, KINDS, PICTURES, Format, encoded, quantise, read_picture, stored_bits
+from ..files.pictures import (
+    FORMATS,
+    KINDS,
+    PICTURES,
+    RAW_SUFFIXES,
+    Format,
+    encoded,
+    quantise,
+    read_picture,
+    stored_bits,
+)
 from ..files.stores import open_store
 from .made_by import MadeBy, photo_state
 from .tiles import deblur
@@ -74,8 +84,6 @@ def choose_device(name: str) -> str:
 
 def find_photos(source: Path, *, recursive: bool = False, without: Path | None = None) -> list[Path]:
     """A photograph, or those of a folder, in order; not hidden ones, nor any below `without`."""
-    from ..synth.sources import RAW_SUFFIXES
-
     if source.is_file():
         return [source]
     if not source.exists():

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ..errors import TrainingError
-from ..synth.plan import plan_difference
+from ..files.settings import settings_difference
 from .config import TrainConfig
 
 VERSION = 1
@@ -147,7 +147,7 @@ def check_same(
 
     `data` and `validation`: identities of the pairs to learn from and to judge by; None: nothing is judged.
     """
-    changes = plan_difference(state["config"], config.decisive())
+    changes = settings_difference(state["config"], config.decisive())
     if state["data"] != data:
         changes.append("the pairs of the data are others")
     if other_judges(state, validation):

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.settings import settings_difference
 from .places import absolute_places, apart_from_places, ledger_places, same_places
-from .plan import Plan, completed, plan_difference
+from .plan import Plan, completed
 from .recipe import Outcome
 
 FORMAT = 1
@@ -91,7 +92,7 @@ class Ledger:
         """
         old, new = self.plan, plan.as_json()
         if old is not None and (before := apart_from_places(old)) != apart_from_places(new):
-            difference = "; ".join(plan_difference(before, apart_from_places(new)))
+            difference = "; ".join(settings_difference(before, apart_from_places(new)))
             if not replan:
                 raise DatasetError(
                     f"this folder was begun with another plan ({difference}): take another folder, or ask for "

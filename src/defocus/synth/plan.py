@@ -270,19 +270,6 @@ def make_plan(given: dict[str, Any], *, file: str | Path | None = None) -> Plan:
     return validated(Plan, given, PlanError, file)
 
 
-def plan_difference(old: dict[str, Any], new: dict[str, Any], where: str = "") -> list[str]:
-    """What differs between two plans as JSON, a line for each key."""
-    lines: list[str] = []
-    for key in dict.fromkeys([*old, *new]):
-        name = f"{where}{key}"
-        a, b = old.get(key), new.get(key)
-        if isinstance(a, dict) and isinstance(b, dict):
-            lines += plan_difference(a, b, f"{name}.")
-        elif a != b:
-            lines.append(f"{name}: {json.dumps(a)} -> {json.dumps(b)}")
-    return lines
-
-
 def completed(old: dict[str, Any]) -> dict[str, Any]:
     """A plan of an earlier version as JSON: what it could not say yet has its default, which changes nothing."""
 

@@ -15,12 +15,13 @@ from ..draw.pages import histogram, jpeg_uri, page
 from ..errors import DatasetError, PlanError
 from ..files.pair_folders import Record, pictures_of
 from ..files.pictures import decode_picture
+from ..files.settings import settings_difference
 from ..files.stores import open_store
 from .dataset_card import PairStatistics, plan_in_words
 from .folder import PairFolder, open_folder
 from .metadata import REPORT, largest_blur_px
 from .places import placeless, without_places
-from .plan import SPLITS, make_plan, plan_difference
+from .plan import SPLITS, make_plan
 from .reasons import merged_reasons
 
 SHEET_PAIRS = 64
@@ -196,7 +197,7 @@ def _plan(plan_json: dict[str, Any]) -> dict[str, Any]:
     plan_json = without_places(plan.as_json())
     return {
         "sentences": plan_in_words(plan),
-        "changes": plan_difference(make_plan({}).as_json(), plan_json),
+        "changes": settings_difference(make_plan({}).as_json(), plan_json),
         "plan_json": json.dumps(plan_json, indent=1),
     }
 

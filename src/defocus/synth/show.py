@@ -12,12 +12,13 @@ import numpy as np
 from ..errors import DatasetError, PlanError
 from ..files.pair_folders import pictures_of
 from ..files.png import png_bytes
+from ..files.settings import settings_difference
 from .folder import PairFolder, open_folder
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import PoolLens, load_pool_lens
 from .pairs import Made, make_pairs, patch_of
 from .places import apart_from_places
-from .plan import Plan, completed, make_plan, plan_difference
+from .plan import Plan, completed, make_plan
 from .recipe import Recipe
 from .sources import Sharp, find_source, read_source
 
@@ -77,7 +78,7 @@ def show_pair(folder: str | Path, identity: str, plan: Plan | None = None) -> Sh
 
 def _same(plan: Plan, opened: PairFolder) -> Plan:
     """The given plan, if it differs from the folder's in places alone."""
-    told = plan_difference(apart_from_places(completed(opened.plan)), apart_from_places(plan.as_json()))
+    told = settings_difference(apart_from_places(completed(opened.plan)), apart_from_places(plan.as_json()))
     if told:
         raise DatasetError(f"was made by another plan than the given one ({'; '.join(told)})", file=opened.store.root)
     return plan

@@ -16,13 +16,13 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, PlanError
+from ..files.pictures import RAW_SUFFIXES
 from ..files.randomness import seed_for
 from ..photo.isp import SensorColour
 from ..scene.procedural import SCENES
 from .lens_pool import divide
 from .plan import SPLITS, Plan, Source, SplitName
 
-RAW_SUFFIXES = (".dng", ".cr2", ".cr3", ".crw", ".nef", ".arw", ".raf", ".rw2", ".orf", ".pef", ".srw")
 RGB_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 KEPT = 8  # photographs that a worker holds
 
