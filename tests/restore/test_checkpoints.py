@@ -189,3 +189,10 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> Non
     with pytest.raises(WeightsError, match="cannot be written"):
         save_weights(tmp_path / "folder.pth", "nafnet", {}, tiny("nafnet").state_dict())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.pth"]
+
+
+def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
+    for name in ("a.pt", "b.pt"):
+        save_weights(tmp_path / name, "nafnet", {"width": 8}, {"intro.bias": torch.arange(3.0)})
+    assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "b.pt").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2

@@ -21,7 +21,7 @@ from PIL import Image, ImageCms, TiffImagePlugin, UnidentifiedImageError
 from ..errors import DatasetError, FileError, MissingPackageError, PhotoError, UnsupportedPhotoError
 from .exif import EXIF_PART, GPS_PART, HEAD, Exif, Metadata, read_exif
 from .png import check_pixels, decode_png16, png_bits, png_bytes, png_size
-from .stores import open_store, write_file
+from .stores import write_file, writing_file
 
 Format = Literal["png", "jpg", "tif"]
 FORMATS: tuple[Format, ...] = ("png", "jpg", "tif")
@@ -277,11 +277,11 @@ def write_picture(path: str | Path, display: Float[np.ndarray, "h w 3"], *, bits
 
 def write_linear(path: str | Path, linear: Float[np.ndarray, "h w 3"], **extra: Any) -> None:
     """Write linear sRGB as it is, float32: .npy, or .npz as `linear` beside whatever else is given."""
-    path = check_picture_path(path).absolute()
+    path = check_picture_path(path)
     if path.suffix.lower() not in LINEAR:
         raise PhotoError("linear light is written as .npy or .npz", file=path)
     values = np.asarray(linear, np.float32)
-    with open_store(path.parent).writing(path.name) as file:
+    with writing_file(path) as file:
         if path.suffix.lower() == ".npy":
             np.save(file, values)
         else:

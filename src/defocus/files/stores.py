@@ -204,10 +204,16 @@ def open_store(target: str | Path) -> Store:
     return store
 
 
+def writing_file(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    """A file of this machine to fill, which appears whole or not at all; its folders are made."""
+    path = Path(path).absolute()
+    return open_store(path.parent).writing(path.name)
+
+
 def write_file(path: str | Path, data: bytes) -> None:
     """Write a file of this machine, with its folders, whole or not at all."""
-    path = Path(path).absolute()
-    open_store(path.parent).write(path.name, data)
+    with writing_file(path) as file:
+        file.write(data)
 
 
 def _check(path: str) -> None:

@@ -16,14 +16,13 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, PlanError
-from ..files.pictures import RAW_SUFFIXES
+from ..files.pictures import PICTURES, RAW_SUFFIXES
 from ..files.randomness import seed_for
 from ..photo.isp import SensorColour
 from ..scene.procedural import SCENES
 from .lens_pool import divide
 from .plan import SPLITS, Plan, Source, SplitName
 
-RGB_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 KEPT = 8  # photographs that a worker holds
 
 
@@ -143,7 +142,7 @@ def _files(source: Source, number: int) -> list[SourceName]:
     photos = _photos(source)
     found = [(photo, depth) for photo, depth in photos if depth.is_file()]
     if not found:
-        suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
+        suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES
         why = f"; {photos[0][1]} is missing, for one" if photos else f" ({', '.join(suffixes)})"
         raise PlanError(f"sources.{number}.folder: no photograph with depth in {folder}{why}")
     options = source.resize_depth, source.depth_scale_m
@@ -159,7 +158,7 @@ def missing_depths(plan: Plan) -> list[str]:
 def _photos(source: Source) -> list[tuple[Path, Path]]:
     """The photographs in a folder, each with where its depth should be."""
     assert source.folder is not None
-    suffixes = RAW_SUFFIXES if source.kind == "raw" else RGB_SUFFIXES
+    suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES
     found: list[tuple[Path, Path]] = []
     for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
         depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import LensError, LensFileError
+from ...errors import DatasetError, LensError, LensFileError
+from ...files.stores import write_file
 from ...glass import Medium
 from ..prescription import Lens
 from .assemble import FallbackGlass
@@ -89,16 +88,9 @@ def write_lens(lens: Lens, path: str | Path) -> None:
         data = text.encode("ascii") if text.isascii() else b"\xff\xfe" + text.encode("utf-16-le")
     else:
         raise LensError(f"{path}: lenses are written as .json or .zmx, not as {suffix or 'a file without suffix'}")
-    _write(Path(path), data)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All or nothing: a failed write leaves no half file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not Path(path).absolute().parent.is_dir():
+        raise LensError(f"{path}: cannot be written: there is no folder {Path(path).parent}")
     try:
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise LensError(f"{path}: cannot be written: {error.strerror}") from error
+        write_file(path, data)
+    except DatasetError as error:
+        raise LensError(str(error)) from error

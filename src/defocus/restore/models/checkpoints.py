@@ -8,7 +8,6 @@ name, its options, its state. Others wrap a state in `params_ema`, `params`, `st
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import DefocusError, MissingExtraError, WeightsError
+from ...errors import DatasetError, DefocusError, MissingExtraError, WeightsError
+from ...files.stores import writing_file
 from . import Network, build_model
 
 FORMAT = "defocus weights 1"
@@ -45,23 +45,18 @@ def save_weights(file: str | Path, model_name: str, options: Mapping[str, Any], 
     file = Path(file)
     plain = json.loads(json.dumps(dict(options)))  # what a TOML file or a metadata field can hold
     state = {key: value.detach().to("cpu").contiguous() for key, value in _stripped(dict(state)).items()}
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WeightsError(f"cannot be written: {error.strerror or error}", file=file) from error
-    try:
-        if file.suffix == ".safetensors":
-            state = {key: value.clone() for key, value in state.items()}  # it knows no shared tensors
-            metadata = {"format": FORMAT, "model": model_name, "options": json.dumps(plain)}
-            _safetensors().save_file(state, str(temporary), metadata=metadata)
-        else:
-            torch.save({"format": FORMAT, "model": model_name, "options": plain, "state": state}, temporary)
-        temporary.replace(file)
-    except OSError as error:
-        raise WeightsError(f"cannot be written: {error.strerror or error}", file=file) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        with writing_file(file) as out:
+            if file.suffix == ".safetensors":
+                state = {key: value.clone() for key, value in state.items()}  # it knows no shared tensors
+                metadata = {"format": FORMAT, "model": model_name, "options": json.dumps(plain)}
+                out.write(_safetensors().save(state, metadata=metadata))
+            else:
+                torch.save({"format": FORMAT, "model": model_name, "options": plain, "state": state}, out)
+    except DatasetError as error:
+        raise WeightsError(error.message, file=file) from error
+    except RuntimeError as error:  # torch's writer tells a full disk so
+        raise WeightsError(f"cannot be written: {error}", file=file) from error
 
 
 def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
@@ -189,10 +184,10 @@ class _Safetensors:
     def __init__(self) -> None:
         try:
             from safetensors import SafetensorError, safe_open
-            from safetensors.torch import save_file
+            from safetensors.torch import save
         except ModuleNotFoundError as error:
             raise MissingExtraError("files in the safetensors format", "train") from error
-        self.SafetensorError, self.safe_open, self.save_file = SafetensorError, safe_open, save_file
+        self.SafetensorError, self.safe_open, self.save = SafetensorError, safe_open, save
 
 
 def _safetensors() -> _Safetensors:
