@@ -10,16 +10,14 @@ import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-from defocus.cli.programs import keep_programs
+from defocus.programs import keep_programs
 
 ROOT = Path(__file__).resolve().parents[1]
 # Many processes start here, and each would compile the same small programs again.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Before JAX is imported. The workers of one run, the commands that they start, and the next run share their programs.
+# The programs are those that users get; the workers of one run, the commands that they start, and the next run share
+# them.
 keep_programs(ROOT / ".cache" / "programs")
-# Most of a run is compilation, and the older code generator takes half the time for it; its programs are no slower. The
-# commands that tests start inherit it. `XLA_FLAGS= make test` tests the programs as users get them.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # The same examples in every run: a failure belongs to the change that made it.
 settings.register_profile("repeatable", derandomize=True)

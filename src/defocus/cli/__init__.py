@@ -19,7 +19,6 @@ from .downstream import downstream
 from .evaluate import evaluate
 from .groundtruth import groundtruth
 from .lens import lens_app
-from .programs import keep_programs
 from .psf import psf
 from .psf_grid import psf_grid
 from .psf_views import pupils, through_focus, wavefront
@@ -73,7 +72,6 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `defocus` command. Wrong use ends with exit code 2 and one line that helps."""
-    keep_programs()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

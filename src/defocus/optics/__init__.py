@@ -6,5 +6,8 @@ lens of a bucket and `vmap` runs over lenses, fields and wavelengths. Lengths ar
 
 import jax
 
+from ..programs import keep_programs
+
 # Optical paths of 0.1 m must be known to a thousandth of a wavelength: 1e-8 relative, more than float32 holds.
 jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+keep_programs()

@@ -5,6 +5,7 @@ Everything but the reading of files is a pure function of float32 arrays; `jax.v
 
 from ..files.exif import Exif
 from ..files.pictures import check_picture_path, read_picture, write_linear, write_picture
+from ..programs import keep_programs
 from ..srgb import from_srgb, to_srgb
 from .demosaic import METHODS, demosaic
 from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic
@@ -52,3 +53,5 @@ __all__ = [
     "write_linear",
     "write_picture",
 ]
+
+keep_programs()

@@ -1,0 +1,108 @@
+"""Compiled programs are kept for Python and for the command line, in a folder of the user's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from defocus.programs import FLAG, PROGRAM, keep_programs
+
+HASH = "0123456789abcdef" * 4
+USE = """
+import json, os
+import defocus.photo, jax
+jax.jit(lambda x: x * 2.0 + 1.0)(jax.numpy.ones(3)).block_until_ready()
+print(json.dumps([jax.config.jax_compilation_cache_dir, os.environ.get("XLA_FLAGS", "")]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what the run of the tests itself has set."""
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE", "DEFOCUS_CACHE", "XLA_FLAGS"):
+        monkeypatch.setenv(name, "")  # restored at the end, whatever happens to it
+        monkeypatch.delenv(name)
+    monkeypatch.delitem(sys.modules, "jax", raising=False)  # its settings stay those of the run
+
+
+def used(code: str, **environment: str) -> tuple[str | None, str]:
+    """The folder and the flags of a fresh process that has compiled a program."""
+    settings = os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"} | environment
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=settings)
+    folder, flags = json.loads(done.stdout)
+    return folder, flags
+
+
+def test_python_keeps_its_programs_in_a_private_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "defocus"
+    kept, flags = used(USE, XDG_CACHE_HOME=str(folder.parent))
+    assert kept == str(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert any(PROGRAM.fullmatch(path.name) for path in folder.iterdir())
+    assert flags.count(FLAG) <= 1
+
+
+def test_also_where_jax_has_been_used_before(tmp_path: Path) -> None:
+    early = "import jax; jax.jit(lambda x: x - 1.0)(jax.numpy.ones(3))\n"
+    assert used(early + USE, DEFOCUS_CACHE=str(tmp_path / "programs"))[0] == str(tmp_path / "programs")
+    assert any(PROGRAM.fullmatch(path.name) for path in (tmp_path / "programs").iterdir())
+
+
+def test_settings_of_the_user_go_first(tmp_path: Path) -> None:
+    ours = f"import jax; jax.config.update('jax_compilation_cache_dir', {str(tmp_path / 'mine')!r})\n"
+    setting = f"--{FLAG}=true"
+    assert used(ours + USE, DEFOCUS_CACHE=str(tmp_path / "no"), XLA_FLAGS=setting) == (str(tmp_path / "mine"), setting)
+    assert used(USE, DEFOCUS_CACHE="")[0] is None
+    assert not (tmp_path / "no").exists()
+
+
+def test_other_flags_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_hlo_as_text")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr("defocus.programs.FLAG", "xla_no_such_flag")  # XLA would end the process over it
+        keep_programs(tmp_path)
+    assert os.environ["XLA_FLAGS"] == "--xla_dump_hlo_as_text"
+    keep_programs(tmp_path)
+    assert os.environ["XLA_FLAGS"] in ("--xla_dump_hlo_as_text", f"--xla_dump_hlo_as_text --{FLAG}=false")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owner here")
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.warns(UserWarning, match="others may write"):
+        keep_programs(folder)
+    keep_programs(folder)  # said once
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    monkeypatch.delenv("DEFOCUS_CACHE")
+    folder.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    with pytest.warns(UserWarning, match="belongs to"):
+        keep_programs(folder)
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+def test_programs_that_were_cut_short_are_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, cut = f"jit_a-{HASH}", f"jit_b-{HASH}"
+    foreign = ("other", "my-cache", "jit_c-12-cache", f"notes-{HASH}-cache", f"jit_d-{HASH}-cache.txt")
+    for name in (f"{whole}-cache", f"{whole}-atime", f"{cut}-cache", *foreign):
+        (tmp_path / name).touch()
+    with FileLock(tmp_path / ".lockfile"):  # somebody writes
+        keep_programs(tmp_path)
+    assert (tmp_path / f"{cut}-cache").exists()
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    keep_programs(tmp_path)
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()} - {".lockfile"}
+    assert left == {f"{whole}-cache", f"{whole}-atime", *foreign}
