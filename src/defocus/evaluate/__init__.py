@@ -17,7 +17,7 @@ _EXPORTS = {
     "Results": "results",
     "compare": "tables",
     "latex": "tables",
-    "open_test_set": "datasets",
+    "open_test_set": "test_sets",
     "run_ablation": "ablation",
     "analyse_pair": "ground_truth",
     "write_ground_truth": "ground_truth_report",
