@@ -20,7 +20,7 @@ from pathlib import Path
 
 LARGEST = 2 * 2**30  # bytes
 SHORTEST_S = 0.5  # what compiles faster is not worth a file
-# The older code generator of XLA for CPUs: one PSF compiles in 17 CPU s instead of 31, a photograph in 5 instead of 10;
+# The older code generator of XLA for CPUs: one PSF compiles in 20 CPU s instead of 33, a photograph in 6 instead of 9;
 # they run as fast (benchmarks/results/compilation.md).
 FLAG, SETTING = "xla_cpu_use_fusion_emitters", "false"
 PROGRAM = re.compile(r"jit_.*-[0-9a-f]{64}-cache")  # as JAX names its files
