@@ -106,6 +106,8 @@ def _edit_record(folder: Path, identity: str, edit: Callable[[dict], object]) ->
         (lambda r: r.update(source="test-scene-0"), "the image test-scene-0 is in several splits"),
         (lambda r: r.update(patch_px=64), "the blurred picture has 48×48 pixels; expected 64×64"),
         (lambda r: r["files"].pop("sharp"), r"train-000003: its record lacks files\.sharp"),
+        (lambda r: r["files"]["sharp"].pop("bytes"), r"train-000003: its record lacks files\.sharp\.bytes"),
+        (lambda r: r["files"].update(sharp=3), r"train-000003: its record lacks files\.sharp\.path"),
         (lambda r: r.pop("lens"), "train-000003: its record lacks lens"),
     ],
 )
@@ -126,6 +128,17 @@ def test_bits_that_were_not_promised_and_pairs_that_lack(tmp_path: Path) -> None
     problems = verify_folder(folder).problems
     assert "train: 2 of the 5 planned pairs" in problems
     assert "train_c/source/000000.png: a PNG of 8 bits; the plan promises 16" in problems
+
+
+def test_a_plan_or_record_without_what_is_needed_is_refused(tmp_path: Path) -> None:
+    folder = fake_folder(tmp_path / "set", pairs=(2, 0, 0))
+    (folder / "ledger.sqlite").unlink()
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["plan"]["output"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    for refused in (verify_folder, write_report):
+        with pytest.raises(DatasetError, match="plan"):
+            refused(folder)
 
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ..errors import DatasetError, PlanError
 from ..files.pair_folders import Record, pictures_of
 from ..files.pictures import decode_picture
 from ..files.settings import settings_difference
-from ..files.stores import open_store
+from ..files.stores import write_file
 from .dataset_card import PairStatistics, plan_in_words
 from .folder import PairFolder, open_folder
 from .metadata import REPORT, largest_blur_px
@@ -42,12 +42,15 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
             raise DatasetError("not a folder of this machine: say where to write the page (--out)", file=folder)
         out = Path(folder) / REPORT
     out = Path(out)
-    pairs = open_folder(folder)
-    try:
-        text = report_html(pairs)
-    finally:
-        pairs.close()
-    open_store(out.absolute().parent).write(out.name, text.encode())
+    with open_folder(folder) as pairs:
+        try:
+            text = report_html(pairs)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise DatasetError(
+                f"its plan or a record is damaged ({reason}): `defocus synth verify` says more", file=folder
+            ) from error
+    write_file(out, text.encode())
     return out
 
 

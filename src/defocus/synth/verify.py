@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
-from ..files.pair_folders import JSON_LINES, Record, existing_store, is_pair_folder, shard_index
+from ..files.pair_folders import JSON_LINES, PLAN, Record, existing_store, is_pair_folder, shard_index
 from ..files.pictures import decode_picture
 from ..files.png import png_bits
 from ..files.stores import Store
@@ -72,7 +72,7 @@ def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -
     problems += [f"{path}: belongs to no pair" for path in sorted(extra)]
     listed = read_checksums(store.read(CHECKSUMS).decode("utf-8", "replace")) if CHECKSUMS in there else {}
     problems += _checksums(store, records, there, listed)
-    bits = int(opened.plan["output"]["bits"])
+    bits = _plan_number(opened, "output", "bits")
     counts: Counter[str] = Counter(pairs=len(records), files=len(promised))
     for record in records:
         counts[f"{record['split']} pairs"] += 1
@@ -83,6 +83,14 @@ def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -
             problems += faults
             counts["pictures decoded"] += decoded
     return Verdict(dict(counts), problems)
+
+
+def _plan_number(folder: PairFolder, part: str, key: str) -> int:
+    """A whole number of the folder's plan. Raises `DatasetError` where it says none."""
+    try:
+        return int(folder.plan[part][key])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"the plan says no {part}.{key}", file=folder.store.place(PLAN)) from error
 
 
 def _place(record: Record) -> str:
@@ -129,10 +137,10 @@ def _metadata(opened: PairFolder, records: list[dict[str, Any]]) -> list[str]:
         if unfinished:
             problems.append(f"{unfinished} chosen pairs are not made yet: run the same `defocus synth run` again")
         for split in ("train", "validation", "test"):
-            wanted = int(opened.plan.get(split, {}).get("pairs", 0))
-            made = sum(record["split"] == split for record in records)
-            if made < wanted:
-                problems.append(f"{split}: {made} of the {wanted} planned pairs")
+            planned = _plan_number(opened, split, "pairs")
+            count = sum(record["split"] == split for record in records)
+            if count < planned:
+                problems.append(f"{split}: {count} of the {planned} planned pairs")
     return problems
 
 
@@ -171,7 +179,7 @@ def _checksums(store: Store, records: list[dict[str, Any]], there: set[str], lis
 def _pictures(store: Store, records: list[dict[str, Any]], bits: int, listed: dict[str, str]) -> tuple[list[str], int]:
     """Problems of the pictures of one shard, or of one pair, and how many were decoded."""
     problems: list[str] = []
-    seen = 0
+    decoded = 0
     members: dict[str, bytes] | None = None
     if "member" in records[0]["files"]["blurred"]:
         path = _place(records[0])
@@ -198,14 +206,14 @@ def _pictures(store: Store, records: list[dict[str, Any]], bits: int, listed: di
             problem, shape = _picture(data, about, bits)
             problems += [f"{name}: {problem}"] if problem else []
             if shape is not None:
-                seen, shapes[role] = seen + 1, shape
-        wanted = int(record["patch_px"])
+                decoded, shapes[role] = decoded + 1, shape
+        side = record["patch_px"]
         problems += [
-            f"{record['id']}: the {role} picture has {width}×{height} pixels; expected {wanted}×{wanted}"
+            f"{record['id']}: the {role} picture has {width}×{height} pixels; expected {side}×{side}"
             for role, (height, width) in shapes.items()
-            if (height, width) != (wanted, wanted)
+            if (height, width) != (side, side)
         ]
-    return problems, seen
+    return problems, decoded
 
 
 def _picture(data: bytes, about: dict[str, Any], bits: int) -> tuple[str, tuple[int, int] | None]:
