@@ -372,7 +372,7 @@ def test_wrong_names_are_told() -> None:
         build_model("xyz")
     with pytest.raises(DefocusError, match=r"size 'smal' of nafnet: did you mean 'small'\?"):
         build_model("nafnet", "smal")
-    with pytest.raises(DefocusError, match=r"nafnet: unknown option 'widht': did you mean 'width'\?"):
+    with pytest.raises(DefocusError, match=r"nafnet: unknown key 'widht': did you mean 'width'\?"):
         build_model("nafnet", widht=8)
     with pytest.raises(DefocusError, match=r"nrknet: width = 0: .*greater than or equal to 2"):
         build_model("nrknet", width=0)

@@ -27,10 +27,11 @@ from defocus.restore.averaging import Average
 from defocus.restore.config import TrainConfig
 from defocus.restore.models import build_model
 from defocus.restore.models.checkpoints import load_model, read_weights
-from defocus.restore.run_state import read_state
+from defocus.restore.processes import lost_processes
+from defocus.restore.run_folder import read_state
 from defocus.restore.similarity import batch_grey, batch_psnr, batch_ssim, ssim
-from defocus.restore.train_data import ValidationPairs
-from defocus.restore.training import TrainProgress, _lost_processes, train
+from defocus.restore.training import TrainProgress, train
+from defocus.restore.validation import ValidationPairs
 
 from .small_training import BASE, settings, write_pairs
 
@@ -300,10 +301,10 @@ def test_a_process_that_is_lost_is_one_line() -> None:
     """What the others see of it: gloo's text, and torch's own kind of error; all else stays what it is."""
     gone = RuntimeError("[gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:15531")
     for error in (gone, torch.distributed.DistBackendError("NCCL error")):
-        with pytest.raises(TrainingError, match="another process of this training ended"), _lost_processes(2):
+        with pytest.raises(TrainingError, match="another process of this training ended"), lost_processes(2):
             raise error
     for count, other in ((1, gone), (2, RuntimeError("shapes cannot be multiplied"))):
-        with pytest.raises(RuntimeError) as found, _lost_processes(count):
+        with pytest.raises(RuntimeError) as found, lost_processes(count):
             raise other
         assert found.value is other
 
@@ -401,15 +402,16 @@ def test_the_average_of_the_weights() -> None:
         average.update(network, step)
         decay = min(0.9, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * network[0].weight.detach()
-    torch.testing.assert_close(average.model[0].weight, expected)
+    torch.testing.assert_close(average.network[0].weight, expected)
     # Of a steady climb by 0.01 the average lags by 0.01·d/(1 − d).
     torch.testing.assert_close(
-        network[0].weight - average.model[0].weight, torch.full((2, 3, 1, 1), 0.09), atol=1e-5, rtol=0
+        network[0].weight - average.network[0].weight, torch.full((2, 3, 1, 1), 0.09), atol=1e-5, rtol=0
     )
     assert torch.equal(average.refreshed(network)[1].running_mean, network[1].running_mean)
     plain = Average(network, 0.0)
     with torch.no_grad():
         network[0].weight.mul_(2.0)
+    plain.update(network, 0)
     assert torch.equal(plain.refreshed(network)[0].weight, network[0].weight)
 
 
@@ -425,17 +427,14 @@ def test_the_best_weights_are_taken_up_again_where_the_rate_falls(
         return replace(real(*given, **options), psnr=next(told))
 
     monkeypatch.setattr(train_module, "judge", judged)
-    taken: list[int] = []
-    take = train_module._Training._take
-    monkeypatch.setattr(
-        train_module._Training, "_take", lambda self, state: (taken.append(state["step"]), take(self, state))
-    )
+    taken: list[str] = []
+    monkeypatch.setattr(train_module, "read_state", lambda file: taken.append(file.name) or read_state(file))
     schedule = {"kind": "steps", "milestones": [0.75], "factors": [0.1], "reload_best": True}
     config = settings(
         pairs, steps=8, schedule=schedule, validation={"every": 2, "images": 0}, save={"every": 1, "keep": 1}
     )
     result = train(config, tmp_path / "run")
-    assert taken == [4]
+    assert taken == ["step-00000004.pt"]
     assert sorted(path.name for path in (tmp_path / "run" / "states").iterdir()) == [
         "step-00000004.pt",
         "step-00000008.pt",

@@ -19,7 +19,7 @@ from .small_training import settings
 
 
 def rate(config: TrainConfig, step: int) -> float:
-    return rate_at(config.schedule, config.optimizer.rate, step, config.steps)
+    return rate_at(config, step)
 
 
 def test_the_paper_s_recipes() -> None:
@@ -36,7 +36,7 @@ def test_the_paper_s_recipes() -> None:
         [1e-4, 1e-4, 5e-5, 2.5e-5, 1e-5, 1e-5]
     )
     assert nrknet.schedule.reload_best
-    assert milestone_steps(nrknet.schedule, nrknet.steps) == [140_000, 210_000, 280_000]
+    assert milestone_steps(nrknet) == [140_000, 210_000, 280_000]
     iniknet = paper["iniknet"]
     assert [rate(iniknet, s) for s in (99_999, 100_000, 200_000, 300_000)] == pytest.approx([2e-4, 1e-4, 5e-5, 2.5e-5])
     nafnet = paper["nafnet"]
@@ -51,7 +51,7 @@ def test_the_paper_s_recipes() -> None:
     assert [(s.crop, s.batch) for s in stages.stages] == [(128, 32), (160, 20), (192, 16), (256, 8), (320, 4), (384, 4)]
     assert stages.at(91_999).crop == 128
     assert stages.at(92_000).crop == 160
-    assert stages.seen_before(92_001) == 92_000 * 32 + 20
+    assert stages.pairs_before(92_001) == 92_000 * 32 + 20
     assert {f"{name}-small" for name in paper} <= set(recipe_names())
 
 
@@ -145,7 +145,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["model.name=nafnett"], "model 'nafnett': did you mean 'nafnet'?"),
         (["model.size=smal"], "size 'smal' of nafnet: did you mean 'small'?"),
-        (["model.overrides.widht=8"], "unknown option 'widht': did you mean 'width'?"),
+        (["model.overrides.widht=8"], "unknown key 'widht': did you mean 'width'?"),
         (["loss.name=nrknet"], "the loss 'nrknet' is of nrknet alone"),
         (["loss.name=psrn"], "loss 'psrn': did you mean 'psnr'?"),
         (["loss.options.epsilom=1"], "unknown option 'epsilom': did you mean 'epsilon'?"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -56,6 +56,13 @@ def settings_difference(old: Mapping[str, Any], new: Mapping[str, Any], where: s
     return lines
 
 
+def nearest_name(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """Advice for an unknown name: the nearest one of `names`, else `otherwise`, else all of them."""
+    names = list(names)
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else otherwise or f"known are {', '.join(names)}"
+
+
 def _within(other: Any, one: Any) -> bool:
     """Whether the other error lies in a part of what this one is about."""
     return len(other["loc"]) > len(one["loc"]) and other["loc"][: len(one["loc"])] == one["loc"]
@@ -67,15 +74,8 @@ def _message(model: type[BaseModel], error: Any) -> str:
     key = ".".join(str(p) for p in place)
     if error["type"] == "extra_forbidden":
         keys = _keys(model, place[:-1])
-        close = difflib.get_close_matches(str(place[-1]), keys, n=1, cutoff=0.5)
         elsewhere = [f"{part}.{place[-1]}" for part in model.model_fields if place[-1] in _keys(model, [part])]
-        offer = (
-            f"did you mean {close[0]!r}?"
-            if close
-            else f"did you mean {elsewhere[0]}?"
-            if elsewhere
-            else f"known are {', '.join(keys)}"
-        )
+        offer = nearest_name(str(place[-1]), keys, otherwise=f"did you mean {elsewhere[0]}?" if elsewhere else "")
         return f"unknown key {key!r}: {offer}"
     message = str(error["msg"]).removeprefix("Value error, ")
     value = error.get("input")

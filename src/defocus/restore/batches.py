@@ -8,22 +8,24 @@ A training that goes on at step s, on any number of processes, therefore asks fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from ..files.randomness import generator
 from .schedules import Stages
 
-KEPT = 8  # orders that are remembered
+Numbers = Int[np.ndarray, "n"]
 
 
-class Ask(NamedTuple):
-    """A pair of one of the sources, for the `lap`-th time (from 0)."""
+class PairRequest(NamedTuple):
+    """A pair of one of the sources, for the `epoch`-th time (from 0)."""
 
     source: int
     number: int
-    lap: int
+    epoch: int
 
 
 class Batches:
@@ -32,53 +34,42 @@ class Batches:
     def __init__(self, seed: int, sizes: Sequence[int], stages: Stages, weights: Sequence[float] = ()) -> None:
         self._seed, self._sizes, self._stages = seed, tuple(sizes), stages
         self._places = _shares(sum(sizes), tuple(weights) or tuple(map(float, sizes)))
-        self._orders: dict[tuple[int, int], np.ndarray] = {}
-        self._rounds: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def of_step(self, step: int) -> list[Ask]:
+    def of_step(self, step: int) -> list[PairRequest]:
         """All pairs of a step, those of all processes."""
-        first = self._stages.seen_before(step)
-        return [self._ask(place) for place in range(first, first + self._stages.at(step).batch)]
+        first = self._stages.pairs_before(step)
+        return [self._request(place) for place in range(first, first + self._stages.at(step).batch)]
 
-    def share(self, step: int, part: int, process: int, processes: int) -> list[Ask]:
-        """What one process takes in one of the parts of a step."""
+    def share(self, step: int, part: int, process: int, processes: int) -> list[PairRequest]:
+        """Pairs that one process takes in one of the parts of a step."""
         stage = self._stages.at(step)
-        parts = (stage.accumulate or 1) * processes
-        size = stage.batch // parts
-        first = (process * (stage.accumulate or 1) + part) * size
+        size = stage.batch // (stage.parts * processes)
+        first = (process * stage.parts + part) * size
         return self.of_step(step)[first : first + size]
 
-    def _ask(self, place: int) -> Ask:
+    def _request(self, place: int) -> PairRequest:
         number, rest = divmod(place, sum(self._places))
-        sources, ranks = self._round(number)
+        sources, ranks = _round(self._seed, self._places, number)
         source = int(sources[rest])
-        lap, position = divmod(number * self._places[source] + int(ranks[rest]), self._sizes[source])
-        return Ask(source, int(self._order(source, lap)[position]), lap)
-
-    def _round(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """For each place of a round its source, and how many places the source had before."""
-        if number not in self._rounds:
-            sources = np.repeat(np.arange(len(self._places)), self._places)
-            if len(self._places) > 1:
-                sources = generator(self._seed, "folders", number).permutation(sources)
-            ranks = np.empty_like(sources)
-            for source, count in enumerate(self._places):
-                ranks[sources == source] = np.arange(count)
-            _forget(self._rounds)
-            self._rounds[number] = (sources, ranks)
-        return self._rounds[number]
-
-    def _order(self, source: int, lap: int) -> np.ndarray:
-        if (source, lap) not in self._orders:
-            _forget(self._orders, KEPT * len(self._sizes))
-            self._orders[source, lap] = generator(self._seed, "order", source, lap).permutation(self._sizes[source])
-        return self._orders[source, lap]
+        epoch, rank = divmod(number * self._places[source] + int(ranks[rest]), self._sizes[source])
+        return PairRequest(source, int(_order(self._seed, source, epoch, self._sizes[source])[rank]), epoch)
 
 
-def _forget(kept: dict, most: int = KEPT) -> None:  # type: ignore[type-arg]
-    """Room for one more: the oldest goes."""
-    while len(kept) >= most:
-        del kept[next(iter(kept))]
+@lru_cache(maxsize=16)
+def _round(seed: int, places: tuple[int, ...], number: int) -> tuple[Numbers, Numbers]:
+    """For each place of a round its source, and how many places the source had before."""
+    sources = np.repeat(np.arange(len(places)), places)
+    if len(places) > 1:
+        sources = generator(seed, "folders", number).permutation(sources)
+    ranks = np.empty_like(sources)
+    for source, count in enumerate(places):
+        ranks[sources == source] = np.arange(count)
+    return sources, ranks
+
+
+@lru_cache(maxsize=16)
+def _order(seed: int, source: int, epoch: int, size: int) -> Numbers:
+    return generator(seed, "order", source, epoch).permutation(size)
 
 
 def _shares(total: int, weights: tuple[float, ...]) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ loader workers, for example, is no part of it.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -17,25 +16,25 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
-from ..files.settings import read_toml, validated
+from ..files.settings import nearest_name, read_toml, validated
 from ..synth.plan import SplitName
 
-Part = Literal["csv", "tensorboard"]
+LogKind = Literal["csv", "tensorboard"]
 
 
-def _whole(place: str) -> str:
+def _resolved(folder: str) -> str:
     """One name for each folder, however it was called, so that a training knows its data again."""
-    return place if "://" in place else str(Path(place).resolve())
+    return folder if "://" in folder else str(Path(folder).resolve())
 
 
-Places = tuple[Annotated[str, AfterValidator(_whole)], ...]  # folders, or addresses that fsspec knows
+Folders = tuple[Annotated[str, AfterValidator(_resolved)], ...]  # folders, or addresses that fsspec knows
 
 
-class _Part(BaseModel):
+class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class Model(_Part):
+class Model(_Table):
     """Which network: a name and a size that `build_model` knows, and numbers that differ from that size's."""
 
     name: str
@@ -43,19 +42,19 @@ class Model(_Part):
     overrides: dict[str, Any] = {}
 
 
-class LossTerms(_Part):
+class LossTerms(_Table):
     """A loss that `build_loss` knows; without a name, the network's own."""
 
     name: str = ""
     options: dict[str, Any] = {}
 
 
-class Data(_Part):
+class Data(_Table):
     """Where pairs come from: folders (any layout that `defocus synth` writes, shards, DPDD), or a plan that is
     carried out while the network learns."""
 
     kind: Literal["pairs", "synthesis"] = "pairs"
-    folders: Places = ()
+    folders: Folders = ()
     weights: tuple[float, ...] = ()  # share of each folder in the batches; empty: as many as it has pairs
     split: SplitName = "train"
     plan: Annotated[Path, AfterValidator(Path.resolve)] | None = None
@@ -80,7 +79,7 @@ class Data(_Part):
         return self
 
 
-class Optimizer(_Part):
+class Optimizer(_Table):
     kind: Literal["adam", "adamw"] = "adamw"
     rate: float = Field(1e-3, gt=0)
     betas: tuple[float, float] = (0.9, 0.999)
@@ -93,7 +92,7 @@ class Optimizer(_Part):
         return self
 
 
-class Schedule(_Part):
+class Schedule(_Table):
     """The learning rate over the steps; see schedules.py."""
 
     kind: Literal["cosine", "steps", "constant"] = "cosine"
@@ -117,16 +116,21 @@ class Schedule(_Part):
         return self
 
 
-class Stage(_Part):
-    """Progressive learning: from this part of the steps on, crops and batches of other sizes."""
+class TrainStage(_Table):
+    """Progressive learning: crops and batches of other sizes from this part of the steps on."""
 
     start: float = Field(ge=0, lt=1)
     crop: int = Field(ge=8)
     batch: int = Field(ge=1)
     accumulate: int | None = Field(None, ge=1)
 
+    @property
+    def parts(self) -> int:
+        """Parts that a process takes its share of a batch in."""
+        return self.accumulate or 1
 
-class Lesson(_Part):
+
+class Lesson(_Table):
     """Curriculum: from this part of the steps on, pairs of so much blur (their largest radius, in pixels)."""
 
     start: float = Field(ge=0, lt=1)
@@ -139,32 +143,32 @@ class Lesson(_Part):
         return self
 
 
-class Compute(_Part):
+class ComputeSettings(_Table):
     precision: Literal["no", "bf16", "fp16"] = "no"
     compile: bool = False
     channels_last: bool = False
 
 
-class Validation(_Part):
+class Validation(_Table):
     every: int = Field(1000, ge=0)  # steps; 0: never
-    folders: Places = ()  # those of the data unless given
+    folders: Folders = ()  # those of the data unless given
     split: SplitName = "validation"
     pairs: int = Field(0, ge=0)  # at most so many, evenly spread; 0: all (of a plan: 64)
     batch: int = Field(1, ge=1)  # pictures of one size at once
     images: int = Field(4, ge=0)  # shown as input, output and target
 
 
-class Save(_Part):
+class Save(_Table):
     every: int = Field(1000, ge=1)
     keep: int = Field(2, ge=1)  # states; the best one besides
 
 
-class Logs(_Part):
-    kinds: tuple[Part, ...] = ("csv",)
+class LogSettings(_Table):
+    kinds: tuple[LogKind, ...] = ("csv",)
     every: int = Field(50, ge=1)
 
 
-class TrainConfig(_Part):
+class TrainConfig(_Table):
     """All of a training."""
 
     name: str = ""
@@ -181,12 +185,12 @@ class TrainConfig(_Part):
     data: Data = Data()
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
-    progressive: tuple[Stage, ...] = ()
+    progressive: tuple[TrainStage, ...] = ()
     curriculum: tuple[Lesson, ...] = ()
-    compute: Compute = Compute()
+    compute: ComputeSettings = ComputeSettings()
     validation: Validation = Validation()
     save: Save = Save()
-    logs: Logs = Logs()
+    logs: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -199,35 +203,35 @@ class TrainConfig(_Part):
         if self.schedule.reload_best and not self.validation.every:
             raise ValueError("schedule.reload_best needs validation.every: without it no weights are the best")
         for stage in self.stages:
-            if stage.batch % (stage.accumulate or 1):
-                raise ValueError(f"a batch of {stage.batch} pairs cannot be taken in {stage.accumulate} equal parts")
+            if stage.batch % stage.parts:
+                raise ValueError(f"a batch of {stage.batch} pairs cannot be taken in {stage.parts} equal parts")
         return self
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
-        """Of progressive learning; without it one for all steps."""
+    def stages(self) -> tuple[TrainStage, ...]:
+        """Stages of progressive learning; without it one for all steps."""
         if not self.progressive:
-            return (Stage(start=0.0, crop=self.crop, batch=self.batch, accumulate=self.accumulate),)
+            return (TrainStage(start=0.0, crop=self.crop, batch=self.batch, accumulate=self.accumulate),)
         return tuple(s.model_copy(update={"accumulate": s.accumulate or self.accumulate}) for s in self.progressive)
 
     @classmethod
     def from_toml(cls, source: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
-        """Of a file, or a recipe's name; `changes` such as "steps=1000" or "model.size=small" come last.
+        """Settings of a file or of a recipe's name; `changes` such as "steps=1000" or "model.size=small" come last.
 
         Folders and plans are relative to the file, in `changes` to the working folder. Raises `ConfigError` that names
         the key.
         """
-        given, file = _read(source)
+        table, file = _read(source)
         for change in changes:
-            given = merged(given, _anchored(parse_change(change), Path.cwd()))
-        return validated(cls, given, ConfigError, file)
+            table = merged(table, _anchored(parse_change(change), Path.cwd()))
+        return validated(cls, table, ConfigError, file)
 
     def changed(self, changes: dict[str, Any]) -> TrainConfig:
-        """With some keys changed, table by table; relative folders are of the working folder. Raises `ConfigError`."""
+        """These settings with some keys changed, table by table; relative folders are of the working folder."""
         return validated(type(self), merged(self.as_json(), changes), ConfigError)
 
     def with_folders(self, folders: Sequence[str | Path]) -> TrainConfig:
-        """With others in place of `data.folders`, unless there are none."""
+        """These settings with other `data.folders`, unless `folders` is empty."""
         return self.changed({"data": {"folders": [str(folder) for folder in folders]}}) if folders else self
 
     def as_json(self) -> dict[str, Any]:
@@ -235,29 +239,28 @@ class TrainConfig(_Part):
 
     def decisive(self) -> dict[str, Any]:
         """What decides the weights and the curve, as JSON."""
-        told = self.as_json()
-        for key in ("workers", "prefetch", "cache", "kept"):
-            del told["data"][key]
-        for key in ("name", "save"):
-            del told[key]
-        del told["logs"]["kinds"]
-        del told["validation"]["images"], told["validation"]["batch"]
-        return told
+        return self.model_dump(
+            mode="json",
+            exclude={
+                "name": True,
+                "save": True,
+                "data": {"workers", "prefetch", "cache", "kept"},
+                "logs": {"kinds"},
+                "validation": {"images", "batch"},
+            },
+        )
 
 
 def recipe_names() -> list[str]:
-    """Of the recipes that are shipped, the paper's first."""
+    """Names of the recipes that are shipped, the paper's first."""
     names = [path.name.removesuffix(".toml") for path in _recipes().iterdir() if path.name.endswith(".toml")]
     return sorted(names, key=lambda name: (name.endswith("-small"), name))
 
 
 def recipe_text(name: str) -> str:
     """The commented TOML of a recipe. Raises `ConfigError` for an unknown name."""
-    known = recipe_names()
-    if name not in known:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        offer = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-        raise ConfigError(f"{name!r} is neither a file nor a recipe: {offer}")
+    if name not in recipe_names():
+        raise ConfigError(f"{name!r} is neither a file nor a recipe: {nearest_name(name, recipe_names())}")
     return _recipes().joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -278,11 +281,11 @@ def parse_change(text: str) -> dict[str, Any]:
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """`changes` over `base`, table by table; lists are replaced whole."""
-    made = dict(base)
+    table = dict(base)
     for key, value in changes.items():
-        old = made.get(key)
-        made[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return made
+        old = table.get(key)
+        table[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return table
 
 
 def _recipes() -> Any:
@@ -293,25 +296,22 @@ def _read(source: str | Path) -> tuple[dict[str, Any], Path | None]:
     path = Path(source)
     if isinstance(source, str) and path.suffix != ".toml" and not path.is_file():
         return tomllib.loads(recipe_text(source)), None
-    given = _anchored(read_toml(path, ConfigError), path.resolve().parent)
-    recipe = given.pop("recipe", None)
-    if recipe is not None:
-        given = merged(tomllib.loads(recipe_text(str(recipe))), given)
-    return given, path
+    table = _anchored(read_toml(path, ConfigError), path.resolve().parent)
+    recipe = table.pop("recipe", None)
+    return (table if recipe is None else merged(tomllib.loads(recipe_text(str(recipe))), table)), path
 
 
-def _anchored(given: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Relative folders become absolute; what is of the wrong kind is left for the check."""
+def _anchored(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Settings with folders and plans below `folder`; what is of the wrong kind is left for the check."""
 
-    def whole(path: Any) -> Any:
+    def anchor(path: Any) -> Any:
+        if isinstance(path, list):
+            return [anchor(one) for one in path]
         return str(folder / path) if isinstance(path, str) and "://" not in path else path
 
-    made = dict(given)
+    anchored = dict(table)
     for name in ("data", "validation"):
-        if isinstance(made.get(name), dict):
-            made[name] = dict(made[name])
-            if isinstance(made[name].get("folders"), list):
-                made[name]["folders"] = [whole(path) for path in made[name]["folders"]]
-            if "plan" in made[name]:
-                made[name]["plan"] = whole(made[name]["plan"])
-    return made
+        part = anchored.get(name)
+        if isinstance(part, dict):
+            anchored[name] = part | {key: anchor(part[key]) for key in ("folders", "plan") if key in part}
+    return anchored

@@ -2,25 +2,26 @@
 
 Both are map-style: item `index` is a pure function of the seed, the epoch and the index, whichever process asks, so
 that any sampler and any number of workers give the same items. Pictures are float32 [3, rows, cols], display values
-from 0 to 1. `set_epoch` reaches workers that are running, as persistent ones do.
+from 0 to 1. `set_epoch` reaches workers that are running, as persistent ones do. A training asks for `batch`, whole
+pictures as they are stored, and cuts them itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, MissingExtraError
-from ..files.pair_folders import PairReader, find_pairs, identity
+from ..files.pair_folders import AT_ONCE, THREADS, PairReader, find_pairs, identity
 from ..files.pictures import decode_picture
 from ..files.randomness import generator
 from ..synth.plan import Plan, SplitName, load_plan, make_plan
-from .views import draw_view, seen
 
 try:
     import torch
@@ -28,12 +29,59 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("data sets for PyTorch", "train") from error
 
+from .decoded import DecodedPairs
+
 if TYPE_CHECKING:  # whoever reads folders alone needs no JAX
     from ..synth.on_demand import BlurLevels
 
 Item = dict[str, Any]  # "input" and "target", with dual pixels "left" and "right", all tensors; "id", text
-NAMES = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
-Values = Shaped[np.ndarray, "rows cols 3"]
+Values = Shaped[np.ndarray, "rows cols 3"]  # whole numbers of 8 or 16 bits
+Pair = tuple[Values, Values]  # blurred and sharp
+Report = Callable[[str, int, int], None]  # a stage, how many are done, how many there are
+PlanLike = Plan | Mapping[str, Any] | str | Path
+ITEM_NAMES = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class CropView(NamedTuple):
+    """A window of a picture, then mirrored left to right, flipped top to bottom, rows and columns exchanged, in this
+    order."""
+
+    top: int
+    left: int
+    rows: int
+    cols: int
+    mirrored: bool
+    flipped: bool
+    turned: bool
+
+    def of(self, picture: Values) -> Values:
+        """This view of a picture; nothing is copied."""
+        part = picture[self.top : self.top + self.rows, self.left : self.left + self.cols]
+        if self.mirrored:
+            part = part[:, ::-1]
+        if self.flipped:
+            part = part[::-1]
+        return part.swapaxes(0, 1) if self.turned else part
+
+
+def draw_view(
+    random: np.random.Generator, size: tuple[int, ...], crop: int | None, name: str, *, flip: bool, turn: bool
+) -> CropView:
+    """A random view of a picture of `size` rows and columns. Flips with an exchange of rows and columns make all
+    quarter turns. Raises `DatasetError` with the pair's `name` where the picture is smaller than the crop."""
+    rows, cols = size[:2]
+    top = left = 0
+    if crop is not None:
+        if min(rows, cols) < crop:
+            raise DatasetError(f"{name}: {cols}×{rows} pixels do not hold a crop of {crop}: lower crop")
+        top, left = (int(random.integers(n - crop + 1)) for n in (rows, cols))
+        rows = cols = crop
+    mirrored, flipped = (bool(x) for x in random.random(2) < 0.5) if flip else (False, False)
+    turned = bool(random.random() < 0.5) if turn else False
+    return CropView(top, left, rows, cols, mirrored, flipped, turned)
 
 
 class PairDataset(Dataset[Item]):
@@ -56,71 +104,103 @@ class PairDataset(Dataset[Item]):
     ) -> None:
         if crop is not None and crop < 1:
             raise DatasetError(f"a crop of {crop} pixels; expected 1 or more")
-        self._folder, self._split = str(folder), split
+        self.folder, self.split = str(folder), split
         store, self.pairs = find_pairs(folder, split)
         self._reader = PairReader(store)
         self._crop, self._augment, self._turn, self._seed = crop, augment, turn, seed
         if turn and any("left" in pair.pictures for pair in self.pairs):
             raise DatasetError("pairs with dual-pixel views cannot be turned by a quarter", file=folder)
         self._epoch = _shared_number()
+        self.decoded: DecodedPairs | None = None
 
     def __repr__(self) -> str:
-        return f"PairDataset({self._folder!r}, {self._split!r}: {len(self)} pairs)"
-
-    def set_epoch(self, epoch: int) -> None:
-        """Other crops and flips."""
-        self._epoch.fill_(epoch)
+        return f"PairDataset({self.folder!r}, {self.split!r}: {len(self)} pairs)"
 
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __getitem__(self, index: int) -> Item:
-        pair = self.pairs[index]
-        return _item(self._changed(self.pictures(index), index % len(self.pairs), pair.id), pair.id)
+    def set_epoch(self, epoch: int) -> None:
+        """Choose other crops and flips."""
+        self._epoch.fill_(epoch)
 
-    def pictures(self, index: int, roles: Sequence[str] | None = None) -> dict[str, Values]:
-        """A pair as it is in the folder, by role ("blurred", "sharp", ...): whole numbers of 8 or 16 bits."""
-        pair = self.pairs[index]
-        wanted = {role: pair.pictures[role] for role in roles or pair.pictures}
-        pictures = {role: decode_picture(self._reader.read(p), self._reader.place(p)) for role, p in wanted.items()}
-        first = pictures["blurred"]
+    def __getitem__(self, index: int) -> Item:
+        pictures, name = self.pictures(index), self.pairs[index].id
+        random = generator(self._seed, "pairs", int(self._epoch), index % len(self))
+        view = draw_view(random, pictures["blurred"].shape, self._crop, name, flip=self._augment, turn=self._turn)
+        if view.mirrored and "left" in pictures and "right" in pictures:
+            pictures["left"], pictures["right"] = pictures["right"], pictures["left"]
+        return _item({role: view.of(picture) for role, picture in pictures.items()}, name)
+
+    def pictures(self, index: int, roles: Sequence[str] = ()) -> dict[str, Values]:
+        """The pictures of a pair as they are in the folder, by role ("blurred", "sharp", ...), all unless `roles`."""
+        files = self.pairs[index].pictures
+        pictures = {role: self._decode(files[role]) for role in roles or files}
         for role, picture in pictures.items():
-            if picture.shape != first.shape:
-                told = " and ".join(f"{p.shape[1]}×{p.shape[0]}" for p in (first, picture))
-                raise DatasetError(
-                    f"the blurred and the {role} picture have {told} pixels",
-                    file=self._reader.place(pair.pictures[role]),
-                )
+            self._check_alike(index, role, pictures["blurred"].shape, picture.shape)
         return pictures
 
-    def size(self, index: int, role: str = "blurred") -> tuple[int, int, int]:
-        """Rows, columns and bits of a picture, without decoding it."""
-        return self._reader.size(self.pairs[index].pictures[role])
+    def name(self, index: int, epoch: int = 0) -> str:
+        """Name of a pair, for messages."""
+        return self.pairs[index].id
 
-    def place(self, index: int, role: str = "blurred") -> str:
-        """Where a picture is, for messages."""
-        return self._reader.place(self.pairs[index].pictures[role])
+    def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
+        """Blurred and sharp pictures of some pairs, as they are in the folder; in every epoch the same."""
+        if self.decoded is not None:
+            return [self.decoded.pair(index) for index in indices]
+        pictures = (self.pictures(index, ("blurred", "sharp")) for index in indices)
+        return [(one["blurred"], one["sharp"]) for one in pictures]
 
-    @property
-    def is_local(self) -> bool:
-        return self._reader.is_local
+    def decode(self, device: torch.device, report: Report | None = None) -> None:
+        """Decode all pairs now and keep them on a device; on the CPU loader workers share them."""
+        pairs = in_threads(lambda index: self.batch([index])[0], range(len(self)))
+        sizes = list(in_threads(self._size, range(len(self)), AT_ONCE))
+        self.decoded = DecodedPairs(pairs, sizes, device, report)
 
-    def prepare(self) -> None:
-        """For many threads that ask for sizes at once."""
+    def check_sizes(self, indices: Sequence[int], least_px: int, need: str, report: Report | None = None) -> None:
+        """Raise `DatasetError` for a pair whose pictures are none, differ in size, or are less than `least_px` high or
+        wide; `need` says what needs so many pixels, and what to do.
+
+        Only the heads of files of this machine are read: elsewhere each would be a request. Without this look such a
+        picture would end a training when its turn comes, hours later.
+        """
+        if not self._reader.is_local:
+            return
         self._reader.prepare([picture for pair in self.pairs for picture in pair.pictures.values()])
+        small = []
+        for done, (index, (rows, cols, _)) in enumerate(
+            zip(indices, in_threads(self._size, indices, AT_ONCE), strict=True), 1
+        ):
+            if min(rows, cols) < least_px:
+                small.append((min(rows, cols), index, f"{cols}×{rows}"))
+            if report is not None and (done % AT_ONCE == 0 or done == len(indices)):
+                report("checking pictures", done, len(indices))
+        if small:
+            _, index, size = min(small)
+            count = f"; so it is with {len(small)} of {len(indices)} pairs, this is the smallest"
+            raise DatasetError(
+                f"{size} pixels do not hold {need}{count if len(small) > 1 else ''}",
+                file=self._reader.place(self.pairs[index].pictures["blurred"]),
+            )
 
     def identity(self) -> str:
-        """Changes with the pairs; see `pair_folders.identity`."""
+        """A text that changes with the pairs: see `pair_folders.identity`."""
         return identity(self._reader, self.pairs)
 
-    def _changed(self, pictures: dict[str, Values], index: int, name: str) -> dict[str, Values]:
-        random = generator(self._seed, "pairs", int(self._epoch), index)
-        size = pictures["blurred"].shape
-        view = draw_view(random, (size[0], size[1]), self._crop, name, flip=self._augment, turn=self._turn)
-        changed = {role: seen(picture, view) for role, picture in pictures.items()}
-        if view.mirrored and "left" in changed and "right" in changed:
-            changed["left"], changed["right"] = changed["right"], changed["left"]
-        return changed
+    def _decode(self, file: Any) -> Values:
+        return decode_picture(self._reader.read(file), self._reader.place(file))
+
+    def _size(self, index: int) -> tuple[int, int, int]:
+        """Rows, columns and bits of both pictures of a pair, without decoding them."""
+        files = self.pairs[index].pictures
+        blurred, sharp = (self._reader.size(files[role]) for role in ("blurred", "sharp"))
+        self._check_alike(index, "sharp", blurred[:2], sharp[:2])
+        return *blurred[:2], max(blurred[2], sharp[2])
+
+    def _check_alike(self, index: int, role: str, blurred: tuple[int, ...], other: tuple[int, ...]) -> None:
+        if blurred != other:
+            sizes = " and ".join(f"{size[1]}×{size[0]}" for size in (blurred, other))
+            file = self._reader.place(self.pairs[index].pictures[role])
+            raise DatasetError(f"the blurred and the {role} picture have {sizes} pixels", file=file)
 
 
 class OnTheFlyDataset(Dataset[Item]):
@@ -137,7 +217,7 @@ class OnTheFlyDataset(Dataset[Item]):
 
     def __init__(
         self,
-        plan: Plan | Mapping[str, Any] | str | Path,
+        plan: PlanLike,
         split: SplitName,
         length: int,
         *,
@@ -159,47 +239,59 @@ class OnTheFlyDataset(Dataset[Item]):
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        plan = self._maker.plan.name or "plan"
-        return f"OnTheFlyDataset({plan!r}, {self._maker.split!r}: {self._length} pairs an epoch)"
-
-    def set_epoch(self, epoch: int) -> None:
-        """Other pairs."""
-        self._epoch.fill_(epoch)
+        return f"OnTheFlyDataset({self._maker.plan.name!r}, {self._maker.split!r}: {self._length} pairs an epoch)"
 
     def __len__(self) -> int:
         return self._length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make other pairs from now on."""
+        self._epoch.fill_(epoch)
 
     def __getitem__(self, index: int) -> Item:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Item]:
-        """A whole batch, as loaders ask for it."""
-        return [_item(pictures, name) for name, pictures in self.pictures(indices, int(self._epoch))]
+        """A whole batch of items, as loaders ask for it."""
+        return [_item(pictures, name) for name, pictures in self._pictures(indices, int(self._epoch))]
 
-    def pictures(self, indices: Sequence[int], epoch: int) -> list[tuple[str, dict[str, Values]]]:
-        """Pairs of any epoch, their names and pictures by role ("blurred", "sharp", ...): whole numbers."""
-        self._check_process()
-        made = self._maker.pairs([self._number(index) for index in indices], epoch)
-        return [(one.recipe.id, {str(role): p for role, p in one.pictures.items()}) for one in made]
+    def name(self, index: int, epoch: int = 0) -> str:
+        """Name of a pair, for messages."""
+        return f"pair {index} of epoch {epoch}"
+
+    def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
+        """Blurred and sharp pictures of some pairs of an epoch."""
+        return [(pictures["blurred"], pictures["sharp"]) for _, pictures in self._pictures(indices, epoch)]
 
     def identity(self) -> str:
-        """Changes with the plan, with how many pairs an epoch has, and with what lies in the plan's folders."""
+        """A text that changes with the plan, with the pairs of an epoch, and with what lies in the plan's folders."""
         return "\n".join([f"{self._maker.plan.fingerprint} {self._length}", *self._maker.material()])
 
-    def _check_process(self) -> None:
+    def _pictures(self, indices: Sequence[int], epoch: int) -> list[tuple[str, dict[str, Values]]]:
         if os.getpid() != self._process:  # never pickled on its way here
             raise DefocusError(
                 "this loader worker was forked from a process that uses JAX, and would hang: give the DataLoader "
                 'multiprocessing_context="spawn" (or "forkserver")'
             )
+        for index in indices:
+            if not -self._length <= index < self._length:
+                raise IndexError(f"pair {index} of {self._length}")
+        pairs = self._maker.pairs([index % self._length for index in indices], epoch)
+        return [(pair.recipe.id, {str(role): p for role, p in pair.pictures.items()}) for pair in pairs]
 
-    def _number(self, index: int) -> int:
-        if not -self._length <= index < self._length:
-            raise IndexError(f"pair {index} of {self._length}")
-        return index % self._length
+
+def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item], at_once: int = 1) -> Iterator[_Result]:
+    """Results of `work` for each item, in order; a thread takes `at_once` items at a time."""
+    threads = ThreadPoolExecutor(THREADS)
+    parts = [items[first : first + at_once] for first in range(0, len(items), at_once)]
+    try:
+        for results in threads.map(lambda part: [work(item) for item in part], parts):
+            yield from results
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
-def _opened(plan: Plan | Mapping[str, Any] | str | Path) -> Plan:
+def _opened(plan: PlanLike) -> Plan:
     if isinstance(plan, Plan):
         return plan
     if isinstance(plan, Mapping):
@@ -210,7 +302,7 @@ def _opened(plan: Plan | Mapping[str, Any] | str | Path) -> Plan:
 
 
 def _item(pictures: dict[str, Values], name: str) -> Item:
-    return {NAMES[role]: _tensor(values) for role, values in pictures.items()} | {"id": name}
+    return {ITEM_NAMES[role]: _tensor(values) for role, values in pictures.items()} | {"id": name}
 
 
 def _tensor(values: Values) -> torch.Tensor:
@@ -219,5 +311,5 @@ def _tensor(values: Values) -> torch.Tensor:
 
 
 def _shared_number() -> torch.Tensor:
-    """One that all processes see that the data set is sent to."""
+    """A number that all processes see that the data set is sent to."""
     return torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]

@@ -1,5 +1,7 @@
 """What a training leaves to read: loss.csv and validation.csv, which a resumed run continues as if it had never
-stopped; events for TensorBoard; and run.jsonl, which says when it ran, where and how fast.
+stopped; pictures; events for TensorBoard; and run.jsonl, which says when it ran, where and how fast.
+
+accelerate's trackers know no CSV, and drop no rows of steps that are done again.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ import numpy as np
 from jaxtyping import UInt8
 
 from ..errors import ConfigError, TrainingError
-from ..files.stores import open_store
-
-Row = Mapping[str, float]
+from ..files.png import png_bytes
+from ..files.stores import write_file
 
 
 class CsvLog:
@@ -31,18 +32,18 @@ class CsvLog:
         self._columns = list(dict.fromkeys(key for row in self._rows for key, value in row.items() if value))
         self._write_all()
 
-    def add(self, row: Row) -> None:
-        told = {key: f"{value:.9g}" for key, value in row.items()}
-        self._rows.append(told)
-        if new := [key for key in told if key not in self._columns]:
+    def add(self, row: Mapping[str, float]) -> None:
+        line = {key: f"{value:.9g}" for key, value in row.items()}
+        self._rows.append(line)
+        if new := [key for key in line if key not in self._columns]:
             self._columns += new
             self._write_all()
             return
         with self._path.open("a", encoding="utf-8", newline="") as file:
-            self._writer(file).writerow(told)
+            self._writer(file).writerow(line)
 
-    def keep(self) -> None:
-        """Whatever was added is on the disk afterwards."""
+    def flush(self) -> None:
+        """Bring whatever was added to the disk."""
         with self._path.open("a", encoding="utf-8") as file:
             os.fsync(file.fileno())
 
@@ -52,32 +53,35 @@ class CsvLog:
             writer = self._writer(text)
             writer.writeheader()
             writer.writerows(self._rows)
-        open_store(self._path.parent).write(self._path.name, text.getvalue().encode())
+        write_file(self._path, text.getvalue().encode())
 
     def _writer(self, file: Any) -> csv.DictWriter[str]:
         return csv.DictWriter(file, self._columns, restval="", lineterminator="\n")
 
 
-class Logs:
-    """All that were asked for. Opened at the step at which a run begins or goes on."""
+class TrainLogs:
+    """All logs of a training, opened at the step at which a run begins or goes on."""
 
     def __init__(self, folder: Path, kinds: tuple[str, ...], step: int) -> None:
         self._folder = folder
-        self._csv: dict[str, CsvLog] = {}
-        self._board: Any = None
-        if "csv" in kinds:
-            self._csv = {name: CsvLog(folder / f"{name}.csv", step) for name in ("loss", "validation")}
-        if "tensorboard" in kinds:
-            self._board = _board(folder / "tensorboard", step)
+        names = ("loss", "validation") if "csv" in kinds else ()
+        self._csv = {name: CsvLog(folder / f"{name}.csv", step) for name in names}
+        board = tensorboard_writer(kinds)
+        self._board = board(str(folder / "tensorboard"), purge_step=step + 1) if board is not None else None
 
-    def loss(self, step: int, row: Row, steps_per_s: float | None) -> None:
-        self._add("loss", step, row)
-        if self._board is not None and steps_per_s is not None:
-            self._board.add_scalar("steps_per_s", steps_per_s, step)
+    def add(self, name: str, step: int, row: Mapping[str, float], **board: float | None) -> None:
+        """A row of "loss" or "validation"; `board`: numbers that only TensorBoard shows."""
+        if name in self._csv:
+            self._csv[name].add({"step": step, **row})
+        if self._board is not None:
+            for key, value in ({f"{name}/{key}": value for key, value in row.items()} | board).items():
+                if value is not None:
+                    self._board.add_scalar(key, value, step)
 
-    def validation(self, step: int, row: Row, strips: UInt8[np.ndarray, "rows cols 3"] | None) -> None:
-        self._add("validation", step, row)
-        if self._board is not None and strips is not None:
+    def show(self, step: int, strips: UInt8[np.ndarray, "rows cols 3"]) -> None:
+        """A picture of what the network does."""
+        write_file(self._folder / "pictures" / f"step-{step:08d}.png", png_bytes(strips))
+        if self._board is not None:
             self._board.add_image("validation", strips, step, dataformats="HWC")
 
     def event(self, name: str, **about: Any) -> None:
@@ -85,36 +89,21 @@ class Logs:
         with (self._folder / "run.jsonl").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    def keep(self) -> None:
-        for log in self._csv.values():
-            log.keep()
-        if self._board is not None:
-            self._board.flush()
+    def flush(self) -> None:
+        """Bring whatever was added to the disk."""
+        for log in (*self._csv.values(), *([self._board] if self._board is not None else [])):
+            log.flush()
 
     def close(self) -> None:
-        self.keep()
+        self.flush()
         if self._board is not None:
             self._board.close()
 
-    def _add(self, name: str, step: int, row: Row) -> None:
-        if name in self._csv:
-            self._csv[name].add({"step": step, **row})
-        if self._board is not None:
-            for key, value in row.items():
-                self._board.add_scalar(f"{name}/{key}", value, step)
 
-
-def check_kinds(kinds: tuple[str, ...]) -> None:
-    """Raises `ConfigError` where a kind of log cannot be written here."""
-    if "tensorboard" in kinds:
-        _writer_class()
-
-
-def _board(folder: Path, step: int) -> Any:
-    return _writer_class()(str(folder), purge_step=step + 1)
-
-
-def _writer_class() -> Any:
+def tensorboard_writer(kinds: tuple[str, ...]) -> Any:
+    """The class of tensorboardX's writers, None where no log needs it. Raises `ConfigError` if it is not installed."""
+    if "tensorboard" not in kinds:
+        return None
     try:
         from tensorboardX import SummaryWriter
     except ModuleNotFoundError as error:

@@ -8,7 +8,6 @@ transforms, plus that of the imaginary parts.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DefocusError, MissingExtraError
+from ..files.settings import nearest_name
 from .models import MODELS, iniknet, nrknet
 from .models.blocks import full_precision
 
@@ -60,12 +60,12 @@ def build_loss(name: str, **options: Any) -> LossFunction:
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raises `DefocusError` for an unknown loss, or for options that it does not know."""
     if name not in LOSSES:
-        raise DefocusError(f"loss {name!r}: {_offer(name, LOSSES)}")
+        raise DefocusError(f"loss {name!r}: {nearest_name(name, LOSSES)}")
     kind = LOSSES[name]
     known = getattr(kind, "__dataclass_fields__", {})
     for key, value in options.items():
         if key not in known:
-            told = _offer(key, known) if known else "it takes none"
+            told = nearest_name(key, known) if known else "it takes none"
             raise DefocusError(f"loss {name}: unknown option {key!r}: {told}")
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
         if not number and known[key].type == "float":
@@ -227,8 +227,3 @@ def _weighted(distance: Callable[[Tensor, Tensor], Tensor], found: list[Tensor],
 
 def _summed(distance: Callable[[Tensor, Tensor], Tensor], found: list[Tensor], wanted: list[Tensor]) -> Tensor:
     return torch.stack([distance(one, other) for one, other in zip(found, wanted, strict=True)]).sum()
-
-
-def _offer(wanted: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(wanted.lower(), list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"

@@ -5,6 +5,8 @@ Outputs are clipped and rounded to 8 bits first, as they would be saved; scores 
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +15,90 @@ import torch
 from jaxtyping import UInt8
 from torch import nn
 
-from .pair_cache import as_display, whole_numbers
-from .similarity import batch_grey, batch_psnr, batch_ssim
-from .train_data import ValidationPairs
+from ..errors import DatasetError
+from .batches import PairRequest
+from .config import TrainConfig
+from .data import OnTheFlyDataset, Pair, PairDataset, Report
+from .decoded import as_display, stacked
+from .loader import PairSource, fingerprint
+from .similarity import WINDOW_PX, batch_grey, batch_psnr, batch_ssim
 
 SHOWN_PX = 384  # the middle of larger pictures is shown
+ON_THE_FLY_PAIRS = 64  # where the settings do not say how many
+
+Strips = UInt8[np.ndarray, "rows cols 3"]
+
+
+class ValidationPairs:
+    """Pairs that the network is judged by: whole pictures, always the same. Pairs made on the way, or cached, are kept.
+
+    `identity` changes with the pairs: scores of others cannot be compared.
+    """
+
+    def __init__(self, config: TrainConfig, report: Report | None = None) -> None:
+        settings, data = config.validation, config.data
+        self._sources: list[PairSource]
+        if data.kind == "synthesis" and not settings.folders:
+            assert data.plan is not None
+            self._sources = [OnTheFlyDataset(data.plan, settings.split, settings.pairs or ON_THE_FLY_PAIRS)]
+        else:
+            self._sources = list(_folders(config))
+        everything = [
+            PairRequest(n, index, 0) for n, source in enumerate(self._sources) for index in range(len(source))
+        ]
+        count = min(settings.pairs or len(everything), len(everything))
+        self._requests = [everything[n * len(everything) // count] for n in range(count)]
+        requests = [tuple(request) for request in self._requests]
+        self.identity = hashlib.sha256(f"{fingerprint(self._sources)} {requests}".encode()).hexdigest()
+        for number, source in enumerate(self._sources):
+            if isinstance(source, PairDataset):
+                indices = [request.number for request in self._requests if request.source == number]
+                need = f"the {WINDOW_PX} pixels that SSIM needs: take larger ones to validate with"
+                source.check_sizes(indices, WINDOW_PX, need, report)
+        self._keep = data.kind == "synthesis" or data.cache != "no"
+        self._pairs: dict[int, Pair] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def name(self, number: int) -> str:
+        """Name of a pair, for messages."""
+        request = self._requests[number]
+        return self._sources[request.source].name(request.number)
+
+    def pair(self, number: int) -> Pair:
+        """Blurred and sharp picture, whole numbers."""
+        if number in self._pairs:
+            return self._pairs[number]
+        request = self._requests[number]
+        (pair,) = self._sources[request.source].batch([request.number])
+        if self._keep:
+            self._pairs[number] = pair
+        return pair
+
+
+def _folders(config: TrainConfig) -> list[PairDataset]:
+    """Folders to validate with. Raises `DatasetError` where there are none, or where their pairs are those to learn
+    from and nobody asked for that."""
+    settings, data = config.validation, config.data
+    folders = settings.folders or data.folders
+    try:
+        sources = [PairDataset(folder, settings.split) for folder in folders]
+    except DatasetError as error:
+        raise DatasetError(
+            f"{error.message}. Pairs to validate with are wanted: validation.folders names others, "
+            "validation.every = 0 does without",
+            file=error.file,
+        ) from error
+    for source in sources if settings.split != data.split else ():
+        # A folder of one split has it under every name.
+        if source.folder in data.folders and PairDataset(source.folder, data.split).pairs == source.pairs:
+            raise DatasetError(
+                "its pairs to validate with are those to learn from: give validation.folders, or the folder that "
+                "holds both splits; validation.every = 0 does without",
+                file=source.folder,
+            )
+    return sources
 
 
 @dataclass(frozen=True)
@@ -27,7 +108,7 @@ class Scores:
     psnr: float
     ssim: float
     input_psnr: float  # before restoration
-    strips: UInt8[np.ndarray, "rows cols 3"] | None
+    strips: Strips | None
 
     def row(self) -> dict[str, float]:
         return {"psnr": self.psnr, "ssim": self.ssim, "input_psnr": self.input_psnr}
@@ -35,51 +116,44 @@ class Scores:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def judge(model: nn.Module, pairs: ValidationPairs, accelerator: Any, *, batch: int, images: int) -> Scores:
-    """Of a network in evaluation mode. Every process takes its share of the pairs; all learn the scores."""
-    device = accelerator.device
-    mine = range(accelerator.process_index, len(pairs), accelerator.num_processes)
+    """Scores of a network in evaluation mode. Every process takes its share of the pairs; all learn the scores."""
+    own = range(accelerator.process_index, len(pairs), accelerator.num_processes)
     main = range(0, len(pairs), accelerator.num_processes)  # the share of the process that writes pictures
-    shown = {main[n * len(main) // min(images, len(main))] for n in range(min(images, len(main)))}
-    found = torch.zeros((len(pairs), 3), device=device)
-    pictures: dict[int, tuple[np.ndarray, ...]] = {}
-    for numbers in _groups(pairs, list(mine), batch):
-        loaded = [pairs.pair(n) for n in numbers]
-        bits = max(8 * x.dtype.itemsize for pair in loaded for x in pair)
-        blurred, sharp = (
-            as_display(torch.stack([whole_numbers(pair[side], bits) for pair in loaded]).to(device)).permute(0, 3, 1, 2)
-            for side in (0, 1)
-        )
+    images = min(images, len(main))
+    shown = {main[n * len(main) // images] for n in range(images)}
+    scores = torch.zeros((len(pairs), 3), device=accelerator.device)
+    trios: dict[int, tuple[np.ndarray, ...]] = {}
+    for group in _groups(pairs, own, batch):
+        blurred, sharp = (as_display(side.to(accelerator.device)) for side in stacked([pair for _, pair in group]))
         restored = (model(blurred).float().clamp(0.0, 1.0) * 255.0).round() / 255.0
         similar = batch_ssim(batch_grey(restored), batch_grey(sharp))
-        found[numbers] = torch.stack((batch_psnr(restored, sharp), similar, batch_psnr(blurred, sharp)), 1)
-        for n, *trio in zip(numbers, blurred, restored, sharp, strict=True):
-            if n in shown:
-                pictures[n] = tuple(_as_bytes(x) for x in trio)
-    mean_psnr, mean_ssim, before = accelerator.reduce(found, "sum").double().mean(0).tolist()
-    return Scores(mean_psnr, mean_ssim, before, _sheet([pictures[n] for n in sorted(pictures)]) if pictures else None)
+        numbers = [number for number, _ in group]
+        scores[numbers] = torch.stack((batch_psnr(restored, sharp), similar, batch_psnr(blurred, sharp)), 1)
+        for number, *trio in zip(numbers, blurred, restored, sharp, strict=True):
+            if number in shown:
+                trios[number] = tuple(_as_bytes(picture) for picture in trio)
+    psnr, ssim, input_psnr = accelerator.reduce(scores, "sum").double().mean(0).tolist()
+    return Scores(psnr, ssim, input_psnr, _sheet([trios[number] for number in sorted(trios)]) if trios else None)
 
 
-def _groups(pairs: ValidationPairs, numbers: list[int], batch: int) -> list[list[int]]:
-    """Pairs of one size that follow each other, so many at most."""
-    if batch == 1:
-        return [[n] for n in numbers]
-    groups: list[list[int]] = []
-    last: tuple[int, ...] = ()
-    for n in numbers:
-        shape = pairs.pair(n)[0].shape
-        if groups and shape == last and len(groups[-1]) < batch:
-            groups[-1].append(n)
-        else:
-            groups.append([n])
-        last = shape
-    return groups
+def _groups(pairs: ValidationPairs, numbers: range, batch: int) -> Iterator[list[tuple[int, Pair]]]:
+    """Pairs of one size that follow each other, so many at most, with their numbers."""
+    group: list[tuple[int, Pair]] = []
+    for number in numbers:
+        pair = pairs.pair(number)
+        if group and (len(group) == batch or pair[0].shape != group[0][1][0].shape):
+            yield group
+            group = []
+        group.append((number, pair))
+    if group:
+        yield group
 
 
 def _as_bytes(picture: torch.Tensor) -> np.ndarray:
     return (picture * 255.0).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
 
 
-def _sheet(trios: list[tuple[np.ndarray, ...]]) -> UInt8[np.ndarray, "rows cols 3"]:
+def _sheet(trios: list[tuple[np.ndarray, ...]]) -> Strips:
     """A row of input, output and target for each pair, the middle of large pictures, two white pixels between."""
     rows = []
     for trio in trios:

@@ -7,14 +7,11 @@ Weights are random until `checkpoints.load_weights` reads them. `MODELS` lists t
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from ...errors import DefocusError
+from ...errors import ConfigError, DefocusError
+from ...files.settings import nearest_name, validated
 from .blocks import Network, Options
 from .iniknet import INIKNet, INIKNetOptions
 from .nafnet import NAFNet, NAFNetOptions
@@ -48,27 +45,13 @@ def build_model(name: str, size: str = "paper", **overrides: Any) -> Network:
 
 
 def model_options(name: str, size: str = "paper", **overrides: Any) -> Options:
-    """What `build_model` would build, checked."""
+    """Checked options of the network that `build_model` would build."""
     if name not in _KINDS:
-        raise DefocusError(f"model {name!r}: {_offer(name, MODELS)}")
+        raise DefocusError(f"model {name!r}: {nearest_name(name, MODELS)}")
     if size not in SIZES:
-        raise DefocusError(f"size {size!r} of {name}: {_offer(size, SIZES)}")
+        raise DefocusError(f"size {size!r} of {name}: {nearest_name(size, SIZES)}")
     kind = _KINDS[name]
     try:
-        return kind.options(**((kind.small if size == "small" else {}) | overrides))
-    except ValidationError as error:
-        told = "; ".join(_told(one, kind.options) for one in error.errors())
-        raise DefocusError(f"{name}: {told}") from error
-
-
-def _told(error: Any, options: type[Options]) -> str:
-    key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"unknown option {key!r}: {_offer(key, options.model_fields)}"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{key} = {error['input']!r}: {message}" if key else message
-
-
-def _offer(wanted: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(wanted.lower(), list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+        return validated(kind.options, (kind.small if size == "small" else {}) | overrides, ConfigError)
+    except ConfigError as error:
+        raise DefocusError(f"{name}: {error}") from error

@@ -31,7 +31,7 @@ SIGNS = {
     "nafnet": "middle_blks.0.conv1.weight",
     "restormer": "patch_embed.proj.weight",
 }
-STATE_SIGNS = {"version", "step", "config", "data", "model", "optimizer", "history"}  # see run_state.py
+STATE_SIGNS = {"version", "step", "config", "data", "model", "optimizer", "history"}  # see run_folder.py
 SHOWN = 12  # keys of each kind in a message; the error holds them all
 
 State = dict[str, Tensor]

@@ -1,19 +1,18 @@
 """The folder of a training, and what it needs to go on after a kill at any moment, as if nothing had happened.
 
     RUN/config.json           the settings
-        states/step-00001000.pt   network, optimiser, average, scaler, losses that are not told yet, best score
+        states/step-00001000.pt   network, optimiser, average, scaler, losses that are in no log yet, best score
         last.pt, best.pt      weights for `defocus deblur`
         loss.csv, validation.csv, run.jsonl, tensorboard/, pictures/
 
-A state is written beside its place, synchronised and renamed. What happened after the last one is done again: the pairs
-and the random numbers of a step follow from its number, and rows of logs after it are dropped.
+A state is one file, written beside its place, synchronised and renamed; accelerate's save_state would write several,
+and a kill between two of them would leave half a state. What happened after the last state is done again: the pairs and
+the random numbers of a step follow from its number, and rows of logs after it are dropped.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -23,22 +22,14 @@ from typing import Any
 
 import torch
 
-from ..errors import TrainingError
+from ..errors import DatasetError, TrainingError
 from ..files.settings import settings_difference
+from ..files.stores import open_store, write_file, writing_file
 from .config import TrainConfig
 
 VERSION = 1
-OURS = (
-    "states",
-    "tensorboard",
-    "pictures",
-    "config.json",
-    "loss.csv",
-    "validation.csv",
-    "run.jsonl",
-    "last.pt",
-    "best.pt",
-)
+FOLDERS = ("states", "tensorboard", "pictures")
+FILES = ("config.json", "loss.csv", "validation.csv", "run.jsonl", "last.pt", "best.pt")
 
 State = dict[str, Any]
 
@@ -50,22 +41,18 @@ class RunFolder:
         self.path = path
         self.states = path / "states"
 
-    def check(self) -> None:
-        """Raise `TrainingError` where other things than a training are in the folder."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other trainings out. Raises `TrainingError` where one is running, or where other things are in the
+        folder."""
+        from filelock import FileLock, Timeout
+
         if self.path.exists() and not self.path.is_dir():
             raise TrainingError(f"{self.path}: is no folder")
         if self.path.is_dir() and not (self.path / "config.json").exists():
-            others = [p.name for p in self.path.iterdir() if p.name != ".lock"]
+            others = sorted(p.name for p in self.path.iterdir() if p.name != ".lock")
             if others:
-                raise TrainingError(
-                    f"{self.path}: is no folder of a training, but holds {sorted(others)[0]}; choose a new one"
-                )
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """One training at a time."""
-        from filelock import FileLock, Timeout
-
+                raise TrainingError(f"{self.path}: is no folder of a training, but holds {others[0]}; choose a new one")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock")
@@ -81,43 +68,34 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove what a training left, and nothing else."""
-        for name in OURS:
-            target = self.path / name
-            if target.is_dir():
-                shutil.rmtree(target)
-            else:
-                target.unlink(missing_ok=True)
+        for name in FOLDERS:
+            if (self.path / name).is_dir():
+                shutil.rmtree(self.path / name)
+        for name in FILES:
+            (self.path / name).unlink(missing_ok=True)
 
     def write_config(self, config: TrainConfig) -> None:
-        write_whole(self.path / "config.json", json.dumps(config.as_json(), indent=1).encode())
-        for left in self.states.glob(".*.part"):  # of a killed write
-            left.unlink(missing_ok=True)
+        """Write the settings, and remove what a killed write left."""
+        write_file(self.path / "config.json", json.dumps(config.as_json(), indent=1).encode())
+        open_store(self.states).sweep()
 
     def latest(self) -> Path | None:
-        found = sorted(self.states.glob("step-*.pt"))
-        return found[-1] if found else None
+        """The last state, if there is one."""
+        return max(self.states.glob("step-*.pt"), default=None)
 
     def state_file(self, step: float) -> Path:
         return self.states / f"step-{int(step):08d}.pt"
 
     def save(self, state: State, keep: int) -> None:
-        """Keeps the last `keep` states, and the one that `state` says is the best."""
-        self.states.mkdir(parents=True, exist_ok=True)
+        """Write a state; the last `keep` states stay, and the one that `state` says is the best."""
         target = self.state_file(state["step"])
-        temporary = target.with_name(f".{target.name}.part")
         try:
-            with temporary.open("wb") as file:
+            with writing_file(target) as file:
                 torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-            _synchronise(self.states)
-        except (OSError, RuntimeError) as error:  # torch's writer tells a full disk by a RuntimeError
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        except (DatasetError, RuntimeError) as error:  # torch's writer tells a full disk by a RuntimeError
             raise TrainingError(
-                f"{target}: cannot be written: {getattr(error, 'strerror', None) or error}; "
-                "free some space and run the same command again, it goes on"
+                f"{target}: cannot be written: {getattr(error, 'message', None) or error}; free some space and run "
+                "the same command again, it goes on"
             ) from error
         best = self.state_file(state["best"]["step"]) if state["best"] else None
         for old in sorted(self.states.glob("step-*.pt"))[:-keep]:
@@ -134,8 +112,8 @@ def read_state(file: Path) -> State:
             f"{file}: cannot be read: {str(error).splitlines()[0] if str(error) else error!r}; remove it to go on from "
             "the state before, or use --anew"
         ) from error
-    if not isinstance(state, dict) or state.get("version") != VERSION:
-        version = state.get("version") if isinstance(state, dict) else None
+    version = state.get("version") if isinstance(state, dict) else None
+    if version != VERSION:
         raise TrainingError(f"{file}: is of version {version}, this program writes {VERSION}; use --anew")
     return state
 
@@ -167,22 +145,4 @@ def check_same(
 
 def other_judges(state: State, validation: str | None) -> bool:
     """Whether a state's best score was found with other pairs than those of now."""
-    before = state.get("validation")
-    return bool(state["best"]) and validation is not None and before != validation
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """A file that is there whole or not at all."""
-    from ..files.stores import open_store
-
-    open_store(path.parent).write(path.name, data)
-
-
-def _synchronise(folder: Path) -> None:
-    """The name of a new file survives a power cut, too, where folders can be synchronised."""
-    with contextlib.suppress(OSError):
-        place = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(place)
-        finally:
-            os.close(place)
+    return bool(state["best"]) and validation is not None and state.get("validation") != validation
