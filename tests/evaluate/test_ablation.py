@@ -195,7 +195,7 @@ def test_what_fails_at_the_end_is_said_at_the_beginning(
         (["--photographs", str(tmp_path / "none")], "none: there is no such folder"),
         (["--train", str(tmp_path / "lessons.toml")], "leave out [[curriculum]]"),
         (["--set", "data.kind=synthesis", "--set", "data.cache=no"], 'leave out data.kind = "synthesis"'),
-        (["--set", "model.overrides.widht=4"], "unknown option 'widht'"),
+        (["--set", "model.overrides.widht=4"], "unknown key 'widht'"),
         (["--set", "loss.name=l3"], "loss 'l3'"),
     ):
         assert run(["ablate", str(tmp_path / "plan.toml"), "--out", str(out), *arguments]) == 2, arguments
