@@ -129,7 +129,7 @@ def test_options_can_be_changed_for_inference(tmp_path: Path) -> None:
     assert same(loaded, model)
     with pytest.raises(WeightsError, match=r"w\.pth: holds weights of nafnet, not of nrknet"):
         load_model(tmp_path / "w.pth", "nrknet")
-    with pytest.raises(WeightsError, match=r"w\.pth: nafnet: unknown option 'local_pool'"):
+    with pytest.raises(WeightsError, match=r"w\.pth: nafnet: unknown key 'local_pool'"):
         load_model(tmp_path / "w.pth", local_pool=64)
 
 
