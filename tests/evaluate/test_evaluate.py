@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
+from defocus import evaluate
 from defocus.cli import run
 from defocus.errors import ConfigError, DatasetError, DefocusError
 from defocus.evaluate.evaluation import evaluate_table
@@ -265,6 +266,10 @@ def test_tables_that_cannot_be(change: tuple[str, str], told: str, tmp_path: Pat
     with pytest.raises(ConfigError, match=told) as caught:
         load_table(tmp_path / "table.toml")
     assert "table.toml" in str(caught.value)
+
+
+def test_public_names() -> None:
+    assert all(getattr(evaluate, name) is not None for name in evaluate.__all__)
 
 
 def made_results(metrics: tuple[str, ...] = ("psnr", "lpips"), **changes: Any) -> Results:

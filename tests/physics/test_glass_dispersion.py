@@ -89,7 +89,7 @@ def test_nd_and_vd(name, nd, vd, nd_error, vd_error):
     assert medium.nd == pytest.approx(nd, abs=nd_error)
     assert medium.vd == pytest.approx(vd, abs=vd_error)
     n_f, n_c = medium.index(F_LINE_NM), medium.index(C_LINE_NM)
-    assert medium.nd == pytest.approx(medium.index(D_LINE_NM), abs=1e-15)
+    assert medium.nd == pytest.approx(medium.index(D_LINE_NM), abs=1e-14)
     assert medium.vd == pytest.approx((medium.nd - 1) / (n_f - n_c), rel=1e-12)
 
 
@@ -114,7 +114,7 @@ def test_index_keeps_the_shape_of_its_input():
     assert isinstance(glass.index(np.float64(550.0)), float)
     grid = np.linspace(400, 700, 12).reshape(3, 2, 2)
     assert glass.index(grid).shape == (3, 2, 2)
-    assert glass.index(grid)[1, 0, 1] == pytest.approx(glass.index(float(grid[1, 0, 1])), abs=1e-15)
+    assert glass.index(grid)[1, 0, 1] == pytest.approx(glass.index(float(grid[1, 0, 1])), abs=1e-14)
     assert constant_index(1.6).index(grid).shape == (3, 2, 2)
 
 

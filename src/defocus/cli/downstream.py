@@ -42,7 +42,8 @@ def downstream(
     from ..evaluate.downstream.depth import DisparityEstimator
     from ..evaluate.downstream.judge import judge, markdown, restored_pictures
     from ..evaluate.downstream.segmentation import Choice, Segmenter
-    from ..evaluate.ground_truth import csv_text, find_real_pairs
+    from ..evaluate.ground_truth import find_real_pairs
+    from ..evaluate.tables import csv_text
     from ..files.stores import open_store
     from ..restore.deblurring import choose_device
     from .progress import StageBar
@@ -51,9 +52,7 @@ def downstream(
         raise DefocusError(f"--task {task}: expected depth, segmentation or both")
     if prompt not in ("masks", "points"):
         raise DefocusError(f"--prompt {prompt}: expected masks or points")
-    images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split)
-    if limit is not None and limit < len(images):
-        images = [images[number * len(images) // limit] for number in range(limit)]
+    images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
     rows = {}
     for text in restored or []:
         name, found, place = text.partition("=")

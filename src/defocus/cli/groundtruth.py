@@ -25,19 +25,17 @@ def groundtruth(
 ) -> None:
     """Measure misalignment, light and sharpness of the truths of real pairs, and what they do to PSNR."""
     from ..evaluate.ground_truth import find_real_pairs
-    from ..evaluate.ground_truth_report import write_ground_truth
+    from ..evaluate.ground_truth_page import write_ground_truth
     from .progress import StageBar
 
-    images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split)
-    if limit is not None and limit < len(images):
-        images = [images[number * len(images) // limit] for number in range(limit)]
+    images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
     title = folder.resolve().name + (f" against {sharp.resolve().name}" if sharp is not None else "")
     with StageBar() as bar:
-        page, numbers, made, failed = write_ground_truth(images, out, title=title, block_px=block, progress=bar)
-    for name, why in failed:
-        typer.echo(f"not measured: {name}: {why}", err=True)
-    typer.echo(f"{len(made)} pairs measured; wrote {page} and {numbers}")
-    if failed:
+        report = write_ground_truth(images, out, title=title, block_px=block, progress=bar)
+    for name, reason in report.failures:
+        typer.echo(f"not measured: {name}: {reason}", err=True)
+    typer.echo(f"{len(report.pairs)} pairs measured; wrote {report.page} and {report.numbers}")
+    if report.failures:
         raise typer.Exit(1)
 
 

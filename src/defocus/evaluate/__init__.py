@@ -20,7 +20,7 @@ _EXPORTS = {
     "open_test_set": "test_sets",
     "run_ablation": "ablation",
     "analyse_pair": "ground_truth",
-    "write_ground_truth": "ground_truth_report",
+    "write_ground_truth": "ground_truth_page",
     "DisparityEstimator": "downstream.depth",
     "Segmenter": "downstream.segmentation",
     "judge": "downstream.judge",
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .downstream.segmentation import Segmenter
     from .evaluation import Comparison, compare_pictures, evaluate_table
     from .ground_truth import analyse_pair
-    from .ground_truth_report import write_ground_truth
+    from .ground_truth_page import write_ground_truth
     from .measures import Measure, make_measure
     from .results import Results
     from .table_file import EvaluationTable, load_table

@@ -25,7 +25,7 @@ CEILINGS = ("shift", "similarity", "local", "exposure", "colour", "all")
 
 
 @dataclass(frozen=True)
-class Bias:
+class PsnrBias:
     """PSNR in dB, all over the same pixels, those that no displacement brings in from outside."""
 
     input_db: float  # of the blurred picture
@@ -52,16 +52,16 @@ def measure_bias(
     blurred: Float[np.ndarray, "h w 3"],
     registration: Registration,
     light: Photometry | None,
-) -> Bias:
-    """Of two pictures of display values 0..1."""
+) -> PsnrBias:
+    """The bias of a pair of display values 0..1."""
     linear = to_linear(sharp)
     planes = [ndimage.spline_filter(linear[..., c].astype(np.float64), 3, mode="mirror") for c in range(3)]
-    found = registration.similarity
-    shift = Similarity(found.right_px, found.down_px)
+    whole = registration.similarity
+    shift = Similarity(whole.right_px, whole.down_px)
     fields = {
         "shift": field_of(registration, shift, local=False),
-        "similarity": field_of(registration, found, local=False),
-        "local": field_of(registration, found, local=True),
+        "similarity": field_of(registration, whole, local=False),
+        "local": field_of(registration, whole, local=True),
     }
     largest = max(float(np.abs(f).max()) for f in fields.values())
     height, width = sharp.shape[:2]
@@ -82,7 +82,7 @@ def measure_bias(
         perfect = light.applied(moved)
     shown = to_display(perfect)
     ceilings["all"] = psnr(shown[inner], truth)
-    return Bias(
+    return PsnrBias(
         input_db=psnr(blurred[inner], truth),
         corrected_db=psnr(blurred[inner], shown[inner]),
         ceilings_db=ceilings,
@@ -92,22 +92,23 @@ def measure_bias(
     )
 
 
-def field_of(registration: Registration, found: Similarity, *, local: bool) -> Float[np.ndarray, "2 h w"]:
+def field_of(registration: Registration, whole: Similarity, *, local: bool) -> Float[np.ndarray, "2 h w"]:
     """Where content went, to the right and down, at every pixel; with what the blocks add to the similarity, where that
     is more than their uncertainty, even between their middles."""
     width, height = registration.size
     y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
-    field = np.stack(found.displacement(x, y, middle_of(registration.size)))
+    field = np.stack(whole.displacement(x, y, middle_of(registration.size)))
     if not local:
         return field
-    rest = registration.residual_px
-    told = registration.known & ~registration.differs
-    told &= np.hypot(rest[..., 0], rest[..., 1]) > 2.0 * registration.spread_px
+    residual = registration.residual_px
+    significant = registration.reliable & ~registration.differs
+    significant &= np.hypot(residual[..., 0], residual[..., 1]) > 2.0 * registration.spread_px
     rows = np.interp(np.arange(height), registration.y, np.arange(len(registration.y)))
     cols = np.interp(np.arange(width), registration.x, np.arange(len(registration.x)))
     places = np.meshgrid(rows, cols, indexing="ij")
     for axis in (0, 1):
-        field[axis] += ndimage.map_coordinates(np.where(told, rest[..., axis], 0.0), places, order=1, mode="nearest")
+        values = np.where(significant, residual[..., axis], 0.0)
+        field[axis] += ndimage.map_coordinates(values, places, order=1, mode="nearest")
     return field
 
 
@@ -116,10 +117,10 @@ def displaced(planes: list[Float[np.ndarray, "h w"]], field: Float[np.ndarray, "
     height, width = planes[0].shape
     y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
     places = [y - field[1], x - field[0]]
-    made = [ndimage.map_coordinates(p, places, order=3, mode="mirror", prefilter=False) for p in planes]
-    return np.stack(made, axis=-1).astype(np.float32)
+    moved = [ndimage.map_coordinates(p, places, order=3, mode="mirror", prefilter=False) for p in planes]
+    return np.stack(moved, axis=-1).astype(np.float32)
 
 
 def _blurred(image: Float[np.ndarray, "h w 3"], sigma: float) -> Float[np.ndarray, "h w 3"]:
-    """In display values, as a network's average over what may be there is."""
+    """The picture blurred in display values, as a network's average over what may be there is."""
     return image if sigma == 0.0 else ndimage.gaussian_filter(image, (sigma, sigma, 0.0), mode="mirror")

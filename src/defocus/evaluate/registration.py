@@ -1,7 +1,7 @@
 """Where the content of a sharp photograph lies in the blurred one of the same scene, to a small fraction of a pixel.
 
-Blocks of linear light are compared by `block_shifts`, the sharp picture already moved by what is known: what is left to
-find is small, and small copies of both pictures go first.
+Blocks of linear light are compared by `block_shifts`, the sharp picture already moved by the similarity so far: what is
+left to find is small, and small copies of both pictures go first.
 
 A similarity (shift, rotation, scale) is fitted to the blocks with weights that fall off for outliers. What remains in
 blocks that agree is local misalignment (parallax, lens distortion that changed); blocks that stand out, or whose
@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy import ndimage
 
 from ..errors import DefocusError
@@ -46,7 +46,7 @@ class Similarity:
     def displacement(
         self, x: Float[np.ndarray, "*n"], y: Float[np.ndarray, "*n"], middle: tuple[float, float]
     ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-        """To the right and down, at places x, y."""
+        """Displacement to the right and down at places x, y."""
         u, v = x - middle[0], y - middle[1]
         return (
             self.right_px + self.scale * u - self.rotation * v,
@@ -54,7 +54,7 @@ class Similarity:
         )
 
     def scaled(self, factor: float) -> Similarity:
-        """Of pictures that are `factor` times as large."""
+        """The similarity of pictures that are `factor` times as large."""
         return Similarity(factor * self.right_px, factor * self.down_px, self.rotation, self.scale)
 
 
@@ -72,7 +72,7 @@ class Registration:
     explained: Float[np.ndarray, "rows cols"]  # share of the blurred content that a blur of the sharp one explains
     transfer: Float[np.ndarray, "rows cols rings"]  # contrast that is left, by spatial frequency
     frequencies: Float[np.ndarray, "rings"]  # cycles per pixel
-    known: Bool[np.ndarray, "rows cols"]  # there is texture enough to tell
+    reliable: Bool[np.ndarray, "rows cols"]  # textured, and the shift is certain
     moved: Bool[np.ndarray, "rows cols"]  # stands out from the similarity
     differs: Bool[np.ndarray, "rows cols"]  # textured, but not explained
     similarity: Similarity
@@ -86,12 +86,12 @@ class Registration:
 
     @property
     def agreeing(self) -> Bool[np.ndarray, "rows cols"]:
-        """Blocks that tell something, and have not moved on their own."""
-        return self.known & ~self.moved & ~self.differs
+        """Reliable blocks that have not moved on their own."""
+        return self.reliable & ~self.moved & ~self.differs
 
 
 def middle_of(size: tuple[int, int]) -> tuple[float, float]:
-    """Of a picture of this width and height."""
+    """Middle (x, y) of a picture of this width and height."""
     return (size[0] - 1) / 2.0, (size[1] - 1) / 2.0
 
 
@@ -100,123 +100,144 @@ def register(
     blurred: Float[np.ndarray, "h w"],
     *,
     block_px: int = 128,
-    step_px: int | None = None,
     search_px: float = 6.0,
     rounds: int = 3,
 ) -> Registration:
-    """Register two grey pictures of linear light. Blocks are looked for up to `search_px` beyond the whole's shift."""
+    """How the blurred picture lies on the sharp one, both grey, of linear light. Blocks are looked for up to
+    `search_px` beyond the whole's shift."""
     if sharp.shape != blurred.shape:
         raise DefocusError(f"pictures of {_size(sharp)} and {_size(blurred)} pixels cannot be a pair")
     height, width = sharp.shape
     block = min(block_px, *(n - n % 2 for n in sharp.shape))
     if block < 16:
         raise DefocusError(f"{_size(sharp)} pixels; at least 16×16 are needed to register pictures")
-    found = _whole_shift(sharp, blurred)
+    start = _whole_shift(sharp, blurred)
     for factor in (8, 4, 2):  # a scale moves the corners far: what small copies tell makes the search short
         if min(height, width) // factor >= 2 * block:
-            small = _Blocks(_reduced(sharp, factor), _reduced(blurred, factor), block, block // 2)
-            found = small.fitted(found.scaled(1.0 / factor), search_px, 2)[0].scaled(factor)
-    blocks = _Blocks(sharp, blurred, block, step_px or block // 2)
-    found, local, shifts, known, inside = blocks.fitted(found, search_px, rounds)
-    rows, cols = blocks.rows, blocks.cols
-    rest = shifts - blocks.displacement(found)
-    grid = (len(rows), len(cols))
-    lengths = np.hypot(rest[:, 0], rest[:, 1])
-    typical = 1.4826 * float(np.median(lengths[known])) if known.any() else 0.0
-    differs = inside & (local.strange > ELSE_CONTRAST) & (local.strange > ELSE_SHARE * local.coarse)
+            small = _Blocks(_reduced(sharp, factor), _reduced(blurred, factor), block)
+            start = small.fit(start.scaled(1.0 / factor), search_px, 2).similarity.scaled(factor)
+    blocks = _Blocks(sharp, blurred, block)
+    fit = blocks.fit(start, search_px, rounds)
+    local = fit.local
+    lengths = np.hypot(*(fit.shifts - blocks.displacement(fit.similarity)).T)
+    typical = 1.4826 * float(np.median(lengths[fit.reliable])) if fit.reliable.any() else 0.0
+    differs = fit.inside & (local.strange > ELSE_CONTRAST) & (local.strange > ELSE_SHARE * local.coarse)
     far = lengths > max(MOVED_PX, 3.0 * typical)
     mended = 1.0 - local.explained < MENDED * (1.0 - local.explained_unmoved)
-    moved_blocks = known & ~differs & far & mended & (lengths > 4.0 * local.spread)
-    known = known & (~far | mended)
+    moved = fit.reliable & ~differs & far & mended & (lengths > 4.0 * local.spread)
+    grid = (len(blocks.rows), len(blocks.cols))
+    middle = (block - 1) / 2.0
     return Registration(
-        size=(width, height), block_px=block,
-        x=cols + (block - 1) / 2.0, y=rows + (block - 1) / 2.0,
-        right_px=shifts[:, 0].reshape(grid), down_px=shifts[:, 1].reshape(grid),
+        size=(width, height), block_px=block, x=blocks.cols + middle, y=blocks.rows + middle,
+        right_px=fit.shifts[:, 0].reshape(grid), down_px=fit.shifts[:, 1].reshape(grid),
         spread_px=local.spread.reshape(grid), explained=local.explained.reshape(grid),
-        transfer=local.transfer.reshape(*grid, -1), frequencies=spectrum_rings(block)[3],
-        known=known.reshape(grid), moved=moved_blocks.reshape(grid), differs=differs.reshape(grid),
-        similarity=found,
+        transfer=local.transfer.reshape(*grid, -1), frequencies=spectrum_rings(block).middles,
+        reliable=(fit.reliable & (~far | mended)).reshape(grid), moved=moved.reshape(grid),
+        differs=differs.reshape(grid), similarity=fit.similarity,
     )  # fmt: skip
 
 
-class _Blocks:
-    """Two pictures in blocks."""
+@dataclass(frozen=True)
+class _Fit:
+    """A similarity, and of each block: its shift beyond that, where it went, whether that is certain, and whether it
+    lies within the sharp picture."""
 
-    def __init__(
-        self, sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "h w"], block: int, step: int
-    ) -> None:
+    similarity: Similarity
+    local: BlockShifts
+    shifts: Float[np.ndarray, "blocks 2"]
+    reliable: Bool[np.ndarray, "blocks"]
+    inside: Bool[np.ndarray, "blocks"]
+
+
+class _Blocks:
+    """Two pictures in blocks that overlap by half."""
+
+    def __init__(self, sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "h w"], block: int) -> None:
         self.block, self.shape = block, sharp.shape
-        self.rows, self.cols = (_starts(n, block, step) for n in sharp.shape)
+        counts = (max(1, math.ceil((n - block) / (block // 2)) + 1) for n in sharp.shape)
+        self.rows, self.cols = (
+            np.round(np.linspace(0, n - block, count)).astype(int) for n, count in zip(sharp.shape, counts, strict=True)
+        )
         middle = (block - 1) / 2.0
         self.x, self.y = (m.ravel() for m in np.meshgrid(self.cols + middle, self.rows + middle))
         self._sharp = ndimage.spline_filter(np.asarray(sharp, np.float64), 3, mode="mirror")
-        self._blurred = _cut(np.asarray(blurred, np.float64), self.rows, self.cols, block)
+        self._blurred = self._cut(np.asarray(blurred, np.float64))
 
-    def displacement(self, found: Similarity) -> Float[np.ndarray, "blocks 2"]:
-        return np.stack(found.displacement(self.x, self.y, middle_of(self.shape[::-1])), axis=-1)
+    def displacement(self, whole: Similarity) -> Float[np.ndarray, "blocks 2"]:
+        return np.stack(whole.displacement(self.x, self.y, middle_of(self.shape[::-1])), axis=-1)
 
-    def fitted(
-        self, found: Similarity, search_px: float, rounds: int
-    ) -> tuple[Similarity, BlockShifts, np.ndarray, np.ndarray, np.ndarray]:
-        """The similarity, and of the blocks: what was found about it, where they went, whether that can be told, and
-        whether they lie within. All rounds search but the last, which starts where they ended."""
-        rest: Float[np.ndarray, "blocks 2"] | None = None
+    def fit(self, whole: Similarity, search_px: float, rounds: int) -> _Fit:
+        """The fit that starts from a similarity. All rounds search but the last, which starts where they ended."""
+        residual: Float[np.ndarray, "blocks 2"] | None = None
         for number in range(rounds):
-            moved = _cut(_warped(self._sharp, found), self.rows, self.cols, self.block)
-            local = block_shifts(moved, self._blurred, search_px, rest if number == rounds - 1 else None)
-            shifts = self.displacement(found) + local.shift
-            inside = _inside(self.rows, self.cols, self.block, self.shape, found)
-            known = (local.spread < UNCERTAIN_PX) & local.textured & (local.explained > EXPLAINED) & inside
-            found = _fit(shifts, local.spread, known, (self.x, self.y), self.shape[::-1]) or found
-            rest = shifts - self.displacement(found)
-        return found, local, shifts, known, inside
+            moved = self._cut(_warped(self._sharp, whole))
+            local = block_shifts(moved, self._blurred, search_px, residual if number == rounds - 1 else None)
+            shifts = self.displacement(whole) + local.shift
+            inside = self._inside(whole)
+            certain = (local.spread < UNCERTAIN_PX) & local.textured & (local.explained > EXPLAINED) & inside
+            whole = self._similarity(shifts, local.spread, certain) or whole
+            residual = shifts - self.displacement(whole)
+        return _Fit(whole, local, shifts, certain, inside)
+
+    def _cut(self, image: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "blocks n n"]:
+        return np.stack([image[r : r + self.block, c : c + self.block] for r in self.rows for c in self.cols])
+
+    def _inside(self, whole: Similarity) -> Bool[np.ndarray, "blocks"]:
+        """Blocks that see no mirrored content: all but a fringe of them comes from within the sharp picture."""
+        fringe = self.block / 16.0
+        inside = [
+            (starts - shift > -fringe) & (starts + self.block - shift < length + fringe)
+            for starts, shift, length in zip(
+                (self.rows, self.cols), (whole.down_px, whole.right_px), self.shape, strict=True
+            )
+        ]
+        return np.logical_and.outer(*inside).ravel()
+
+    def _similarity(
+        self,
+        shifts: Float[np.ndarray, "blocks 2"],
+        spread: Float[np.ndarray, "blocks"],
+        certain: Bool[np.ndarray, "blocks"],
+    ) -> Similarity | None:
+        """The similarity that most blocks follow; a mere shift where few are certain; None without any."""
+        if not certain.any():
+            return None
+        size = self.shape[::-1]
+        u, v = (place[certain] - c for place, c in zip((self.x, self.y), middle_of(size), strict=True))
+        d = shifts[certain]
+        base = 1.0 / (spread[certain] ** 2 + 0.02**2)
+        if certain.sum() < 6 or np.ptp(u) + np.ptp(v) < 0.25 * max(size):
+            return Similarity(*(float(np.median(d[:, i])) for i in (0, 1)))
+        one, zero = np.ones_like(u), np.zeros_like(u)
+        design = np.concatenate([np.stack([one, zero, -v, u], -1), np.stack([zero, one, u, v], -1)])
+        target = np.concatenate([d[:, 0], d[:, 1]])
+        # From the shift that half of the blocks share: outliers count nothing from the start.
+        solution = np.array([np.median(d[:, 0]), np.median(d[:, 1]), 0.0, 0.0])
+        for number in range(20):
+            length = np.hypot(*(target - design @ solution).reshape(2, -1))
+            width = max(4.685 * 1.4826 * float(np.median(length)) / 1.18, 0.1) * (3.0 if number < 3 else 1.0)
+            weight = base * np.square(np.maximum(1.0 - np.square(length / width), 0.0))
+            root = np.sqrt(np.concatenate([weight, weight]))
+            solution = np.linalg.lstsq(design * root[:, None], target * root, rcond=None)[0]
+        return Similarity(*(float(value) for value in solution))
 
 
-def warped(image: Float[np.ndarray, "h w *channels"], found: Similarity) -> Float[np.ndarray, "h w *channels"]:
+def warped(image: Float[np.ndarray, "h w *channels"], whole: Similarity) -> Float[np.ndarray, "h w *channels"]:
     """The sharp picture where its content lies in the blurred one; beyond its edges mirrored."""
-    planes = image[..., None] if image.ndim == 2 else image
-    made = [
-        _warped(ndimage.spline_filter(np.asarray(planes[..., c], np.float64), 3, mode="mirror"), found)
-        for c in range(planes.shape[2])
-    ]
-    return np.stack(made, axis=-1).reshape(image.shape).astype(np.float32)
+    planes = np.asarray(image, np.float64).reshape(*image.shape[:2], -1)
+    moved = [_warped(ndimage.spline_filter(plane, 3, mode="mirror"), whole) for plane in np.moveaxis(planes, -1, 0)]
+    return np.stack(moved, axis=-1).reshape(image.shape).astype(np.float32)
 
 
-def _warped(coefficients: Float[np.ndarray, "h w"], found: Similarity) -> Float[np.ndarray, "h w"]:
-    """Of spline coefficients. A similarity is undone to second order of its small numbers: rotations of a degree err
-    by 3e-4 of the shift."""
+def _warped(coefficients: Float[np.ndarray, "h w"], whole: Similarity) -> Float[np.ndarray, "h w"]:
+    """A plane of spline coefficients, moved. A similarity is undone to second order of its small numbers: rotations of
+    a degree err by 3e-4 of the shift."""
     height, width = coefficients.shape
     y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
     middle = middle_of((width, height))
-    right, down = found.displacement(x, y, middle)
-    right, down = found.displacement(x - right, y - down, middle)
+    right, down = whole.displacement(x, y, middle)
+    right, down = whole.displacement(x - right, y - down, middle)
     return ndimage.map_coordinates(coefficients, [y - down, x - right], order=3, mode="mirror", prefilter=False)
-
-
-def _starts(length: int, block: int, step: int) -> Int[np.ndarray, "n"]:
-    count = max(1, math.ceil((length - block) / step) + 1)
-    return np.round(np.linspace(0, length - block, count)).astype(int)
-
-
-def _cut(
-    image: Float[np.ndarray, "h w"], rows: Int[np.ndarray, "r"], cols: Int[np.ndarray, "c"], block: int
-) -> Float[np.ndarray, "blocks n n"]:
-    return np.stack([image[r : r + block, c : c + block] for r in rows for c in cols])
-
-
-def _inside(
-    rows: Int[np.ndarray, "r"],
-    cols: Int[np.ndarray, "c"],
-    block: int,
-    shape: tuple[int, int],
-    found: Similarity,
-) -> Bool[np.ndarray, "blocks"]:
-    """Blocks that see no mirrored content: all but a fringe of them comes from within the sharp picture."""
-    fringe = block / 16.0
-    right, down = found.right_px, found.down_px
-    good_rows = (rows - down > -fringe) & (rows + block - down < shape[0] + fringe)
-    good_cols = (cols - right > -fringe) & (cols + block - right < shape[1] + fringe)
-    return (good_rows[:, None] & good_cols[None, :]).ravel()
 
 
 def _whole_shift(sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "h w"]) -> Similarity:
@@ -238,37 +259,6 @@ def _reduced(image: Float[np.ndarray, "h w"], factor: int) -> Float[np.ndarray, 
     rows, cols = (n // factor for n in image.shape)
     part = np.asarray(image[: rows * factor, : cols * factor], np.float64)
     return part.reshape(rows, factor, cols, factor).mean((1, 3))
-
-
-def _fit(
-    shifts: Float[np.ndarray, "blocks 2"],
-    spread: Float[np.ndarray, "blocks"],
-    known: Bool[np.ndarray, "blocks"],
-    places: tuple[Float[np.ndarray, "blocks"], Float[np.ndarray, "blocks"]],
-    size: tuple[int, int],
-) -> Similarity | None:
-    """The similarity that most blocks follow; a mere shift where few are known; None without any."""
-    if not known.any():
-        return None
-    centre = middle_of(size)
-    u, v = (place[known] - c for place, c in zip(places, centre, strict=True))
-    d = shifts[known]
-    base = 1.0 / (spread[known] ** 2 + 0.02**2)
-    if known.sum() < 6 or np.ptp(u) + np.ptp(v) < 0.25 * max(size):
-        return Similarity(*(float(np.median(d[:, i])) for i in (0, 1)))
-    one, zero = np.ones_like(u), np.zeros_like(u)
-    design = np.concatenate([np.stack([one, zero, -v, u], -1), np.stack([zero, one, u, v], -1)])
-    target = np.concatenate([d[:, 0], d[:, 1]])
-    # From the shift that half of the blocks share: outliers count nothing from the start.
-    found = np.array([np.median(d[:, 0]), np.median(d[:, 1]), 0.0, 0.0])
-    for number in range(20):
-        rest = (target - design @ found).reshape(2, -1)
-        length = np.hypot(*rest)
-        width = max(4.685 * 1.4826 * float(np.median(length)) / 1.18, 0.1) * (3.0 if number < 3 else 1.0)
-        weight = base * np.square(np.maximum(1.0 - np.square(length / width), 0.0))
-        root = np.sqrt(np.concatenate([weight, weight]))
-        found = np.linalg.lstsq(design * root[:, None], target * root, rcond=None)[0]
-    return Similarity(*(float(value) for value in found))
 
 
 def _size(image: np.ndarray) -> str:

@@ -4,8 +4,11 @@ with the best, the second and the third coloured.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .measures import KINDS
 from .results import FEW, FEWEST, BlurLevel, Mean, Results, grouped, ranks
@@ -26,6 +29,18 @@ def number_text(value: float, decimals: int, *, signed: bool = False) -> str:
     text = f"{value:z.{decimals}f}"
     plus = "+" if signed and float(text) > 0.0 else ""
     return plus + text.replace("-", "−")
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows of one set of keys as CSV: numbers with six digits, NaN as nothing."""
+    rows = list(rows)
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}
+        writer.writerow({key: "" if cell == "nan" else cell for key, cell in cells.items()})
+    return buffer.getvalue()
 
 
 def compare(results: Results) -> str:
