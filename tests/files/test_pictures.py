@@ -160,7 +160,7 @@ def test_damage_is_named(picture: np.ndarray, tmp_path: Path) -> None:
         read_photo(empty)
     text = tmp_path / "text.png"
     text.write_text("hello")
-    with pytest.raises(PhotoError, match=r"text\.png: .*not a photograph"):
+    with pytest.raises(PhotoError, match=r"text\.png: .*not a picture"):
         read_photo(text)
 
 

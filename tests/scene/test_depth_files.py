@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,14 @@ def test_another_size_is_an_error_unless_resizing_is_asked_for() -> None:
     assert np.isposinf(far.depth_m).all()
 
 
+def _png_head(width: int, height: int) -> bytes:
+    """A 16-bit grey PNG without pixels."""
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, body in ((b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 0, 0, 0, 0)), (b"IDAT", b"")):
+        data += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return data
+
+
 def test_files_that_are_not_what_they_say(tmp_path: Path, depth: np.ndarray) -> None:
     def broken(name: str, data: bytes) -> Path:
         (tmp_path / name).write_bytes(data)
@@ -140,7 +149,9 @@ def test_files_that_are_not_what_they_say(tmp_path: Path, depth: np.ndarray) -> 
         tmp_path / "rgb.npy": r"shape \(4, 5, 3\); expected one number per pixel",
         tmp_path / "text.npy": "expected numbers",
         tmp_path / "eight.png": "expected 16-bit grey",
-        broken("junk.png", b"not a picture"): "not a readable PNG",
+        broken("junk.png", b"not a picture"): "not a picture",
+        broken("huge.png", _png_head(60_000, 60_000)): "pixels",
+        broken("head.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((\n"): "not a readable .npy",
         broken("junk.pfm", b"P6\n2 2\n255\n"): "no PFM header",
         broken("rgb.pfm", b"PF\n1 1\n-1.0\n" + bytes(12)): "three colours",
         broken("cut.pfm", b"Pf\n4 4\n-1.0\n" + bytes(12)): "12 bytes of depth; 4×4 pixels take 64",

@@ -42,7 +42,7 @@ def decode_picture(data: bytes, file: str = "a picture") -> Shaped[np.ndarray, "
         deep = decode_png16(data, file, DatasetError)
         colours = deep[..., :-1] if deep.shape[2] in (2, 4) else deep  # without transparency
         return np.ascontiguousarray(np.broadcast_to(colours, (*deep.shape[:2], 3)))
-    with _opened(io.BytesIO(data), file, DatasetError) as image:
+    with opened_image(io.BytesIO(data), file, DatasetError) as image:
         return np.array(image.convert("RGB"))
 
 
@@ -50,7 +50,7 @@ def picture_size(data: bytes, file: str = "a picture") -> tuple[int, int, int]:
     """Rows, columns and bits per colour that `decode_picture` would give, of a file or its first bytes."""
     size = png_size(data)
     if size is None:
-        with _opened(io.BytesIO(data), file, DatasetError) as image:
+        with opened_image(io.BytesIO(data), file, DatasetError) as image:
             return image.height, image.width, 8
     check_pixels(size[0], size[1], file, DatasetError)
     return size
@@ -88,14 +88,14 @@ def read_picture(
 
 def upright_size(path: str | Path) -> tuple[int, int]:
     """Width and height of a photograph as its orientation turns it, without decoding it."""
-    with _opened(path, path, PhotoError) as image:
+    with opened_image(path, path, PhotoError) as image:
         quarter = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         return (image.height, image.width) if quarter else (image.width, image.height)
 
 
 def stored_bits(path: str | Path) -> int:
     """Bits per colour of a PNG, JPEG or TIFF file: 16, or 8 where it has no more."""
-    with _opened(path, path, PhotoError) as image, Path(path).open("rb") as file:
+    with opened_image(path, path, PhotoError) as image, Path(path).open("rb") as file:
         tiff_bits = getattr(image, "tag_v2", {}).get(258, (8,))
         return 16 if 16 in (png_bits(file.read(26)), *tiff_bits) else 8
 
@@ -149,7 +149,7 @@ def _read_16(path: Path) -> Shaped[np.ndarray, "h w channels"] | None:
 
 def _read_8(path: Path, notes: list[str], orientation: int, to_srgb: bool) -> Shaped[np.ndarray, "h w channels"]:
     """Values of 8 bits as they are stored, in sRGB if that is wanted."""
-    with _opened(path, path, PhotoError) as opened:
+    with opened_image(path, path, PhotoError) as opened:
         opened.load()
         image: Image.Image = opened
         # Pillow turns TIFF files on its own, and then forgets their orientation.
@@ -188,13 +188,13 @@ def _profile_name(info: dict[Any, Any]) -> str:
 
 
 @contextmanager
-def _opened(source: str | Path | BinaryIO, file: str | Path, failure: type[FileError]) -> Iterator[Image.Image]:
+def opened_image(source: str | Path | BinaryIO, file: str | Path, failure: type[FileError]) -> Iterator[Image.Image]:
     """A picture opened by Pillow, whose complaints become `failure` with the file's name."""
     try:
         with Image.open(source) as image:
             yield image
     except UnidentifiedImageError as error:
-        raise failure("cannot be decoded: not a photograph of a kind that Pillow or LibRaw know", file=file) from error
+        raise failure("cannot be decoded: not a picture of a kind that is read", file=file) from error
     except Image.DecompressionBombError as error:
         raise failure(str(error), file=file) from error
     except (OSError, SyntaxError, ValueError, zlib.error, ImageCms.PyCMSError) as error:

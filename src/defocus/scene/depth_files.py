@@ -25,6 +25,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DepthError, MissingPackageError
+from ..files.pictures import opened_image
+from ..files.stores import write_file, writing_file
 from .depth_maps import Depth, Intrinsics, complete_depth
 
 SINTEL = 202021.25
@@ -81,15 +83,17 @@ def write_depth(
         raise DepthError(f"{kind} files are written in metres; a scale is for .png alone", file=path)
     if kind == ".npz":
         known = {} if intrinsics is None else {"intrinsics": np.array(intrinsics, dtype=np.float64)}
-        np.savez_compressed(path, depth_m=depth, **known)  # type: ignore[arg-type]
+        with writing_file(path) as file:
+            np.savez_compressed(file, depth_m=depth, **known)  # type: ignore[arg-type]
     elif kind == ".npy":
-        np.save(path, depth)
+        with writing_file(path) as file:
+            np.save(file, depth)
     elif kind == ".pfm":
         header = f"Pf\n{depth.shape[1]} {depth.shape[0]}\n-1.0\n".encode()
-        path.write_bytes(header + depth[::-1].astype("<f4").tobytes())
+        write_file(path, header + depth[::-1].astype("<f4").tobytes())
     elif kind == ".dpt":
         header = struct.pack("<fii", SINTEL, depth.shape[1], depth.shape[0])
-        path.write_bytes(header + depth.astype("<f4").tobytes())
+        write_file(path, header + depth.astype("<f4").tobytes())
     else:
         exr = _openexr("writing")
         exr.File({"compression": exr.ZIP_COMPRESSION, "type": exr.scanlineimage}, {"Z": depth}).write(str(path))
@@ -133,19 +137,13 @@ def _read_npz(path: Path, scale_m: float | None) -> tuple[Plane, Intrinsics | No
 def _read_npy(path: Path) -> np.ndarray:
     try:
         return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except Exception as error:  # a damaged head raises whatever its text means to numpy
         raise DepthError(f"not a readable .npy file: {error}", file=path) from error
 
 
 def _read_png(path: Path) -> np.ndarray:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            mode = image.mode
-            array = np.asarray(image)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DepthError(f"not a readable PNG: {error}", file=path) from error
+    with opened_image(path, path, DepthError) as image:
+        mode, array = image.mode, np.asarray(image)
     if not mode.startswith("I"):
         raise DepthError(
             f"a PNG of kind {mode}; expected 16-bit grey: 8 bits or colours are a drawing of depth", file=path
@@ -216,7 +214,8 @@ def _write_png(path: Path, depth: Plane, scale_m: float | None) -> None:
             "choose another scale, or a format of floats such as .npz",
             file=path,
         )
-    Image.fromarray(known.astype(np.uint16)).save(path)
+    with writing_file(path) as file:
+        Image.fromarray(known.astype(np.uint16)).save(file, "PNG")
 
 
 _READERS: dict[str, Callable[[Path], np.ndarray]] = {
