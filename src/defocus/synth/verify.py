@@ -30,8 +30,8 @@ _NEEDED = (*_TEXTS, "patch_px", "files")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was looked at, how often, and what is wrong."""
+class Verification:
+    """How many things of each kind were checked, and what is wrong with them."""
 
     counts: dict[str, int]
     problems: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Verdict:
         return not self.problems
 
 
-def verify_folder(folder: str | Path, *, pictures: bool = True, progress: Progress | None = None) -> Verdict:
+def verify_folder(folder: str | Path, *, pictures: bool = True, progress: Progress | None = None) -> Verification:
     """Check every file of a data set.
 
     `pictures`: read and decode them too (files are always looked for). `progress` is called with pieces of work done
@@ -49,17 +49,17 @@ def verify_folder(folder: str | Path, *, pictures: bool = True, progress: Progre
     """
     store = existing_store(folder)
     if not is_pair_folder(store):
-        return Verdict(*verify_foreign(store, pictures=pictures, progress=progress))
+        return Verification(*verify_foreign(store, pictures=pictures, progress=progress))
     with open_folder(folder) as pairs:
         return _verify_own(pairs, pictures, progress)
 
 
-def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -> Verdict:
+def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -> Verification:
     store = opened.store
     records = list(opened.records())
     problems = _incomplete_records(records)
     if problems:
-        return Verdict({"pairs": len(records)}, problems)
+        return Verification({"pairs": len(records)}, problems)
     problems += _metadata(opened, records)
     problems += _splits(records)
     there = set(store.listing())
@@ -82,7 +82,7 @@ def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -
         for faults, decoded in _in_parallel(lambda group: _pictures(store, group, bits, listed), present, progress):
             problems += faults
             counts["pictures decoded"] += decoded
-    return Verdict(dict(counts), problems)
+    return Verification(dict(counts), problems)
 
 
 def _plan_number(folder: PairFolder, part: str, key: str) -> int:
