@@ -49,17 +49,19 @@ def one(photo: Path, weights: Path, out: Path) -> dict[str, Any]:
     """In a process of its own: its peak is this photograph's."""
     import torch
 
-    from defocus.restore.deblurring import Job, Settings, deblur_files
+    from defocus.restore.deblurring import DeblurJob, TileSettings, deblur_files
     from defocus.restore.models.checkpoints import load_model
 
     torch.set_num_threads(2)
     model = load_model(weights)
     small = out / "warm.jpg"
     photograph(small, (TILE, TILE))
-    deblur_files(model, [Job(small, out / "warm_out.jpg", 8)], Settings(TILE, OVERLAP))  # what starts on first use
+    deblur_files(
+        model, [DeblurJob(small, out / "warm_out.jpg", 8)], TileSettings(TILE, OVERLAP)
+    )  # what starts on first use
     base = peak_gb()
     start = time.perf_counter()
-    summary = deblur_files(model, [Job(photo, out / "out.jpg", 8)], Settings(TILE, OVERLAP), overwrite=True)
+    summary = deblur_files(model, [DeblurJob(photo, out / "out.jpg", 8)], TileSettings(TILE, OVERLAP), overwrite=True)
     assert not summary.failed, summary.failed
     peak = peak_gb()
     return {

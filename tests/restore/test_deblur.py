@@ -23,9 +23,9 @@ from defocus.files.exif import Metadata, read_metadata, upright  # noqa: E402
 from defocus.files.pictures import encoded, quantise  # noqa: E402
 from defocus.photo import read_picture  # noqa: E402
 from defocus.restore.deblurring import (  # noqa: E402
-    Job,
-    Settings,
-    Summary,
+    DeblurJob,
+    DeblurSummary,
+    TileSettings,
     choose_device,
     deblur_files,
     deblur_photo,
@@ -233,7 +233,7 @@ def test_exif_and_profile_are_kept_and_pixels_upright(tmp_path: Path, kind: str)
     given = tmp_path / f"photo.{kind}"
     Image.fromarray(SMALL).save(given, exif=camera_exif(6), icc_profile=other_profile(), **more)
     (job,) = plan_jobs(given, tmp_path / "out")
-    assert deblur_photo(Brighter(), job, Settings()) == []
+    assert deblur_photo(Brighter(), job, TileSettings()) == []
     assert job.out == tmp_path / "out" / f"photo.{kind}"
     with Image.open(job.out) as image:
         assert image.size == (24, 40)  # turned by a quarter
@@ -290,21 +290,21 @@ def test_sixteen_bits_stay(tmp_path: Path, kind: str) -> None:
     given.write_bytes(data)
     np.testing.assert_allclose(read_picture(given, to_srgb=False)[0], fine, atol=1e-5)
     (job,) = plan_jobs(given, tmp_path / "out")
-    assert deblur_photo(Brighter(), job, Settings()) == []
+    assert deblur_photo(Brighter(), job, TileSettings()) == []
     made, read, _ = read_picture(job.out, to_srgb=False)
     np.testing.assert_allclose(made, 0.5 * fine + 0.5, rtol=0.0, atol=0.76 / 65535)  # ¼ and ½ of a step
     assert (read.make, read.f_number) == ("Maker", 2.8)
     with Image.open(job.out) as image:
         assert image.info["icc_profile"] == other_profile()
     (eight,) = plan_jobs(given, tmp_path / "out8", bits=8)
-    deblur_photo(Brighter(), eight, Settings())
+    deblur_photo(Brighter(), eight, TileSettings())
     np.testing.assert_allclose(read_picture(eight.out, to_srgb=False)[0], 0.5 * fine + 0.5, atol=2e-3)
 
 
 def test_raw_files_are_developed(shared: Path, tmp_path: Path) -> None:
     (job,) = plan_jobs(shared / "photos" / "raw" / "lg_g4_h815_skia_sample_1mp_linear.dng", tmp_path)
     assert job.out.suffix == ".png"
-    deblur_photo(Brighter(), job, Settings())
+    deblur_photo(Brighter(), job, TileSettings())
     made, exif, _ = read_picture(job.out)
     assert made.shape[2] == 3
     assert made.min() >= 0.5 - 1e-4
@@ -322,7 +322,7 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert [job.out.relative_to(out).as_posix() for job in jobs] == ["a.jpg", "b.png", "broken.jpg", "more/c.png"]
     told: list[tuple[str, float]] = []
-    first = deblur_files(Brighter(), jobs, Settings(), progress=lambda name, part: told.append((name, part)))
+    first = deblur_files(Brighter(), jobs, TileSettings(), progress=lambda name, part: told.append((name, part)))
     assert len(first.done) == 3
     assert [photo.name for photo, _ in first.failed] == ["broken.jpg"]
     assert str(photos / "broken.jpg") in first.failed[0][1]
@@ -332,10 +332,10 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert len(jobs) == 4
     before = {file: file.read_bytes() for file in first.done}
-    again = deblur_files(nn.Identity(), jobs, Settings())
+    again = deblur_files(nn.Identity(), jobs, TileSettings())
     assert (len(again.done), len(again.skipped), len(again.failed)) == (0, 3, 1)
     assert all(file.read_bytes() == data for file, data in before.items())
-    anew = deblur_files(nn.Identity(), jobs, Settings(), overwrite=True)
+    anew = deblur_files(nn.Identity(), jobs, TileSettings(), overwrite=True)
     assert len(anew.done) == 3
     assert (out / "b.png").read_bytes() != before[out / "b.png"]
     assert not [file for file in out.rglob("*") if file.is_file() and file not in first.done]
@@ -347,9 +347,9 @@ def test_a_network_that_gives_no_numbers_writes_nothing(tmp_path: Path) -> None:
             return x / 0.0 - x / 0.0
 
     Image.fromarray(SMALL).save(tmp_path / "a.png")
-    job = Job(tmp_path / "a.png", tmp_path / "out" / "a.png")
+    job = DeblurJob(tmp_path / "a.png", tmp_path / "out" / "a.png")
     with pytest.raises(PhotoError, match=r"a.png: of what the network made, 2880 values .* row 0;"):
-        deblur_photo(Broken(), job, Settings())
+        deblur_photo(Broken(), job, TileSettings())
     assert not job.out.exists()
 
 
@@ -476,8 +476,8 @@ def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: P
     out = tmp_path / "out"
     jobs = plan_jobs(tmp_path, out)
 
-    def made(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> Summary:
-        return deblur_files(model, jobs[some], Settings(), made_by=MadeBy(out, by), **more)
+    def made(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> DeblurSummary:
+        return deblur_files(model, jobs[some], TileSettings(), made_by=MadeBy(out, by), **more)
 
     first: dict[str, object] = {"weights": "1", "tile": 64}
     assert len(made(first, Brighter()).done) == 2
@@ -516,8 +516,8 @@ def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
     Image.fromarray(SMALL).save(photo)
     jobs = plan_jobs(photo, out)
 
-    def made(**more: bool) -> Summary:
-        return deblur_files(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}), **more)
+    def made(**more: bool) -> DeblurSummary:
+        return deblur_files(Brighter(), jobs, TileSettings(), made_by=MadeBy(out, {"weights": "1"}), **more)
 
     assert len(made().done) == 1
     result, size = (out / "a.tif").read_bytes(), photo.stat().st_size
@@ -556,8 +556,8 @@ def test_one_replaced_photograph_costs_one_result(tmp_path: Path) -> None:
     out = tmp_path / "out"
     jobs = plan_jobs(tmp_path, out)
 
-    def made() -> Summary:
-        return deblur_files(Brighter(), jobs, Settings(), made_by=MadeBy(out, {"weights": "1"}))
+    def made() -> DeblurSummary:
+        return deblur_files(Brighter(), jobs, TileSettings(), made_by=MadeBy(out, {"weights": "1"}))
 
     assert len(made().done) == 2
     Image.fromarray(SMALL[:-1]).save(tmp_path / "b.png")

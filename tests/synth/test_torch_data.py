@@ -221,15 +221,18 @@ def test_views_of_the_half_pixels_change_places_in_a_mirror(layout: str, tmp_pat
     item = data[0]
     assert item.keys() == {"input", "target", "left", "right", "id"}
     assert len(torch.unique(item["input"] * 255 % 1)) > 100, "16 bits became 8"
-    pictures = {"blurred": np.zeros((4, 4, 3), np.uint8)}
-    pictures |= {"left": pictures["blurred"] + np.uint8(1), "right": pictures["blurred"] + np.uint8(2)}
-    mirroring = PairDataset(folder, augment=True)
-    exchanged = set()
+    ramp = np.broadcast_to(np.arange(4, dtype=np.uint8)[None, :, None], (4, 4, 3))
+    for side, values in (("input", ramp), ("target", ramp), ("left", ramp * 0 + 1), ("right", ramp * 0 + 2)):
+        (tmp_path / "foreign" / "train" / side).mkdir(parents=True)
+        Image.fromarray(np.ascontiguousarray(values)).save(tmp_path / "foreign" / "train" / side / "0.png")
+    mirroring = PairDataset(tmp_path / "foreign", augment=True)
+    views = set()
     for epoch in range(12):
         mirroring.set_epoch(epoch)
-        changed = mirroring._changed(pictures, 0, "a pair")
-        exchanged.add((int(changed["left"][0, 0, 0]), int(changed["right"][0, 0, 0])))
-    assert exchanged == {(1, 2), (2, 1)}
+        pictures = {key: (255 * mirroring[0][key]).round().int() for key in ("input", "left", "right")}
+        mirrored = bool(pictures["input"][0, 0, 0] > pictures["input"][0, 0, 3])
+        views.add((mirrored, int(pictures["left"][0, 0, 0]), int(pictures["right"][0, 0, 0])))
+    assert views == {(False, 1, 2), (True, 2, 1)}
 
 
 def test_foreign_folders(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def deblur(
     and the others go on (exit code 1).
     """
     from ..restore.config import merged, parse_change
-    from ..restore.deblurring import Settings, choose_device, deblur_files, plan_jobs
+    from ..restore.deblurring import TileSettings, choose_device, deblur_files, plan_jobs
     from ..restore.made_by import MadeBy, file_sum
     from ..restore.models.checkpoints import load_model
     from ..restore.tiles import check_precision, plan_tiles
@@ -56,7 +56,7 @@ def deblur(
 
     check_precision(precision)
     jobs = plan_jobs(source, out, recursive=recursive, kind=kind, bits=bits)  # type: ignore[arg-type]
-    settings = Settings(tile, overlap, batch, choose_device(device), precision)
+    settings = TileSettings(tile, overlap, batch, choose_device(device), precision)
     more: dict[str, Any] = {} if local_pool is None else {"local_pool_px": local_pool}
     for text in options or []:
         if not text.partition("=")[1]:

@@ -40,7 +40,7 @@ except ModuleNotFoundError as error:
 
 
 @dataclass(frozen=True)
-class Job:
+class DeblurJob:
     """One photograph and the file to make of it; `bits` None: as many as the photograph has."""
 
     photo: Path
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Settings:
+class TileSettings:
     """How a network runs over a photograph."""
 
     tile_px: int = 512
@@ -60,8 +60,8 @@ class Settings:
 
 
 @dataclass
-class Summary:
-    """What became of the photographs."""
+class DeblurSummary:
+    """Results, and photographs without one."""
 
     done: list[Path] = field(default_factory=list)  # results
     skipped: list[Path] = field(default_factory=list)  # results that were there
@@ -88,25 +88,24 @@ def find_photos(source: Path, *, recursive: bool = False, without: Path | None =
         return [source]
     if not source.exists():
         raise PhotoError("no such file or folder", file=source)
-    known = (*PICTURES, *RAW_SUFFIXES)
-    seen = source.rglob("*") if recursive else source.iterdir()
-    found = sorted(
+    suffixes = (*PICTURES, *RAW_SUFFIXES)
+    photos = sorted(
         path
-        for path in seen
-        if path.suffix.lower() in known
+        for path in (source.rglob("*") if recursive else source.iterdir())
+        if path.suffix.lower() in suffixes
         and not any(part.startswith(".") for part in path.relative_to(source).parts)
         and (without is None or without.resolve() not in path.resolve().parents)
         and path.is_file()
     )
-    if not found:
+    if not photos:
         hint = "" if recursive else "; with --recursive the folders in it are searched too"
-        raise PhotoError(f"no photographs here ({', '.join(known)}){hint}", file=source)
-    return found
+        raise PhotoError(f"no photographs here ({', '.join(suffixes)}){hint}", file=source)
+    return photos
 
 
 def plan_jobs(
     source: str | Path, out: str | Path, *, recursive: bool = False, kind: Format | None = None, bits: int | None = None
-) -> list[Job]:
+) -> list[DeblurJob]:
     """The files to make in the folder `out`, by the names and folders of the photographs.
 
     They are of the photographs' kind, or of `kind`; PNG of RAW files, and of JPEGs where 16 bits are wanted.
@@ -121,17 +120,17 @@ def plan_jobs(
     if out.is_file():
         raise PhotoError("is a file; results go to a folder", file=out)
     inside = source.is_dir() and source.resolve() in out.resolve().parents
-    jobs: dict[Path, Job] = {}
+    jobs: dict[Path, DeblurJob] = {}
     for photo in find_photos(source, recursive=recursive, without=out if inside else None):
         own = KINDS.get(photo.suffix.lower())
-        wanted = kind or ("png" if own is None or (own == "jpg" and bits == 16) else own)
+        target_kind = kind or ("png" if own is None or (own == "jpg" and bits == 16) else own)
         name = photo.relative_to(source) if source.is_dir() else Path(photo.name)
-        target = out / (name if wanted == own else name.with_suffix(f".{wanted}"))
+        target = out / (name if target_kind == own else name.with_suffix(f".{target_kind}"))
         if target.resolve() == photo.resolve():
             raise PhotoError("the result would take the photograph's place; choose another folder", file=photo)
         if target in jobs:
             raise PhotoError(f"and {jobs[target].photo.name} would both become {target.name}", file=photo)
-        jobs[target] = Job(photo, target, 8 if wanted == "jpg" else bits)
+        jobs[target] = DeblurJob(photo, target, 8 if target_kind == "jpg" else bits)
     return list(jobs.values())
 
 
@@ -152,8 +151,8 @@ def read_for_restoring(photo: Path) -> tuple[Float[np.ndarray, "h w 3"], Metadat
 
 def deblur_photo(
     model: torch.nn.Module,
-    job: Job,
-    settings: Settings,
+    job: DeblurJob,
+    settings: TileSettings,
     progress: Callable[[int, int], Any] | None = None,
     made_by: MadeBy | None = None,
 ) -> list[str]:
@@ -162,19 +161,22 @@ def deblur_photo(
     of = photo_state(job.photo) if made_by is not None else None
     image, metadata, bits, notes = read_for_restoring(job.photo)
     try:
-        made = deblur(
+        restored = deblur(
             model, image, tile_px=settings.tile_px, overlap_px=settings.overlap_px, device=settings.device,
             precision=settings.precision, batch=settings.batch, progress=progress,
         )  # fmt: skip
     except torch.OutOfMemoryError as error:
-        told = f"not enough memory on {settings.device} for {settings.batch} tiles of {settings.tile_px} pixels"
-        raise PhotoError(f"{told}; take smaller ones (--tile)", file=job.photo) from error
+        raise PhotoError(
+            f"not enough memory on {settings.device} for {settings.batch} tiles of {settings.tile_px} pixels; take "
+            "smaller ones (--tile)",
+            file=job.photo,
+        ) from error
     del image
     try:
-        values = quantise(made, bits if job.bits is None else job.bits)
+        values = quantise(restored, bits if job.bits is None else job.bits)
     except DefocusError as error:
         raise PhotoError(f"of what the network made, {error}; nothing was written", file=job.photo) from error
-    del made
+    del restored
     data, more = encoded(values, KINDS[job.out.suffix.lower()], metadata)
     if made_by is not None and of is not None:
         made_by.note(job.out, of)
@@ -184,20 +186,20 @@ def deblur_photo(
 
 def deblur_files(
     model: torch.nn.Module,
-    jobs: Sequence[Job],
-    settings: Settings,
+    jobs: Sequence[DeblurJob],
+    settings: TileSettings,
     *,
     overwrite: bool = False,
     made_by: MadeBy | None = None,
     progress: Callable[[str, float], Any] | None = None,
-) -> Summary:
-    """All photographs, one after the other. `progress` is called with a name and the part of all that is done.
+) -> DeblurSummary:
+    """Restore photographs, one after the other. `progress` is called with a name and the part of all that is done.
 
     With `made_by`, results that are there and were made by something else raise `PhotoError` before any work.
     """
     if made_by is not None and not overwrite:
         made_by.check((job.out, job.photo) for job in jobs)
-    summary = Summary()
+    summary = DeblurSummary()
     start = time.perf_counter()
     model = model.to(settings.device).eval()
     for number, job in enumerate(jobs):
@@ -205,13 +207,13 @@ def deblur_files(
             summary.skipped.append(job.out)
             continue
 
-        def told(done: int, total: int, number: int = number, name: str = job.photo.name) -> None:
+        def report(done: int, total: int, number: int = number, name: str = job.photo.name) -> None:
             if progress is not None:
                 progress(f"{name} ({number + 1} of {len(jobs)})", (number + done / total) / len(jobs))
 
-        told(0, 1)
+        report(0, 1)
         try:
-            notes = deblur_photo(model, job, settings, told, made_by)
+            notes = deblur_photo(model, job, settings, report, made_by)
         except (DefocusError, OSError) as error:
             summary.failed.append((job.photo, str(error)))
         except Exception as error:  # a fault of ours in one photograph shall not cost the others

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..errors import DefocusError, MissingExtraError
 from ..files.settings import nearest_name
@@ -61,16 +62,15 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raises `DefocusError` for an unknown loss, or for options that it does not know."""
     if name not in LOSSES:
         raise DefocusError(f"loss {name!r}: {nearest_name(name, LOSSES)}")
-    kind = LOSSES[name]
-    known = getattr(kind, "__dataclass_fields__", {})
+    fields = getattr(LOSSES[name], "__dataclass_fields__", {})
     for key, value in options.items():
-        if key not in known:
-            told = nearest_name(key, known) if known else "it takes none"
-            raise DefocusError(f"loss {name}: unknown option {key!r}: {told}")
+        if key not in fields:
+            advice = nearest_name(key, fields) if fields else "it takes none"
+            raise DefocusError(f"loss {name}: unknown option {key!r}: {advice}")
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        if not number and known[key].type == "float":
+        if not number and fields[key].type == "float":
             raise DefocusError(f"loss {name}: {key} = {value!r}; expected a number, 0 or more")
-        if known[key].type != "float" and not isinstance(value, str | Path | None):
+        if fields[key].type != "float" and not isinstance(value, str | Path | None):
             raise DefocusError(f"loss {name}: {key} = {value!r}; expected the name of a file")
 
 
@@ -81,42 +81,47 @@ def check_loss(loss: str, model: str) -> None:
         raise DefocusError(f"the loss {loss!r} is of {loss} alone; for {model} there are {others}")
 
 
-@dataclass
-class MeanSquare:
+class PictureLoss:
+    """A loss of the restored picture alone: its mean `distance` from the sharp one, under the name `term`."""
+
+    term: ClassVar[str]
+    distance: ClassVar[Callable[..., Tensor]]
+
     def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        return _simple("mse", model, image, target, F.mse_loss)
+        output = model(image)
+        with full_precision(image):
+            total = self.distance(output.float(), target.float())
+        return _loss(total, {self.term: total}, output)
+
+
+class MeanSquare(PictureLoss):
+    term, distance = "mse", staticmethod(F.mse_loss)
+
+
+class MeanAbsolute(PictureLoss):
+    term, distance = "l1", staticmethod(F.l1_loss)
 
 
 @dataclass
-class MeanAbsolute:
-    def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        return _simple("l1", model, image, target, F.l1_loss)
-
-
-@dataclass
-class Charbonnier:
+class Charbonnier(PictureLoss):
     """√(d² + ε²): the absolute difference, rounded off near 0."""
 
+    term = "charbonnier"
     epsilon: float = 1e-3
 
-    def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        def distance(output: Tensor, target: Tensor) -> Tensor:
-            return ((output - target).square() + self.epsilon**2).sqrt().mean()
-
-        return _simple("charbonnier", model, image, target, distance)
+    def distance(self, output: Tensor, target: Tensor) -> Tensor:
+        return ((output - target).square() + self.epsilon**2).sqrt().mean()
 
 
 @dataclass
-class NegativePsnr:
+class NegativePsnr(PictureLoss):
     """−PSNR in dB, the mean over the pictures of a batch; ε is added to the mean square."""
 
+    term = "negative_psnr"
     epsilon: float = 1e-8
 
-    def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        def distance(output: Tensor, target: Tensor) -> Tensor:
-            return 10.0 * ((output - target).square().mean((1, 2, 3)) + self.epsilon).log10().mean()
-
-        return _simple("negative_psnr", model, image, target, distance)
+    def distance(self, output: Tensor, target: Tensor) -> Tensor:
+        return 10.0 * ((output - target).square().mean((1, 2, 3)) + self.epsilon).log10().mean()
 
 
 @dataclass
@@ -131,18 +136,17 @@ class NrkLoss:
     reblur: float = 0.1
 
     def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        found = model(image, target)
-        outputs, blurred = (_floats(tensors) for tensors in found)
+        outputs, blurred = (_floats(tensors) for tensors in model(image, target))
         inputs = nrknet.inputs(image.float())
         with full_precision(image):
-            wanted = nrknet.targets(target.float())
+            targets = nrknet.targets(target.float())
             parts = {
-                "mse": _weighted(F.mse_loss, outputs, wanted),
-                "frequency": _weighted(frequency_distance, outputs, wanted),
-                "reblur": _weighted(F.mse_loss, blurred, inputs),
+                "mse": _over_scales(F.mse_loss, outputs, targets, SCALE_WEIGHTS),
+                "frequency": _over_scales(frequency_distance, outputs, targets, SCALE_WEIGHTS),
+                "reblur": _over_scales(F.mse_loss, blurred, inputs, SCALE_WEIGHTS),  # which has no final picture
             }
         total = parts["mse"] + self.frequency * parts["frequency"] + self.reblur * parts["reblur"]
-        return _told(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
+        return _loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
 
 
 @dataclass
@@ -172,17 +176,17 @@ class InikLoss:
     def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
         outputs = _floats(model(image, True))
         with full_precision(image):
-            wanted = iniknet.targets(target.float())
+            targets = iniknet.targets(target.float())
             parts = {
-                "mse": _summed(F.mse_loss, outputs, wanted),
-                "frequency": _summed(frequency_distance, outputs, wanted),
+                "mse": _over_scales(F.mse_loss, outputs, targets),
+                "frequency": _over_scales(frequency_distance, outputs, targets),
             }
             total = parts["mse"] + self.frequency * parts["frequency"]
             if self._lpips is not None:
                 network = self._lpips.to(image.device)
-                parts["perceptual"] = _summed(lambda a, b: network(a, b).mean(), outputs, wanted)
+                parts["perceptual"] = _over_scales(lambda a, b: network(a, b).mean(), outputs, targets)
                 total = total + self.perceptual * parts["perceptual"]
-        return _told(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
+        return _loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
 
 
 LOSSES: dict[str, Callable[..., LossFunction]] = {
@@ -202,16 +206,7 @@ def frequency_distance(
     return difference.real.abs().mean() + difference.imag.abs().mean()
 
 
-def _simple(
-    name: str, model: Callable[..., Any], image: Tensor, target: Tensor, distance: Callable[[Tensor, Tensor], Tensor]
-) -> Loss:
-    output = model(image)
-    with full_precision(image):
-        total = distance(output.float(), target.float())
-    return _told(total, {name: total}, output)
-
-
-def _told(total: Tensor, parts: dict[str, Tensor], output: Tensor) -> Loss:
+def _loss(total: Tensor, parts: dict[str, Tensor], output: Tensor) -> Loss:
     return Loss(total, {name: part.detach() for name, part in parts.items()}, output.detach())
 
 
@@ -219,11 +214,12 @@ def _floats(tensors: Iterable[Tensor]) -> list[Tensor]:
     return [tensor.float() for tensor in tensors]
 
 
-def _weighted(distance: Callable[[Tensor, Tensor], Tensor], found: list[Tensor], wanted: list[Tensor]) -> Tensor:
-    """The re-blurred pictures have no final one: the first three weights are theirs."""
-    terms = zip(SCALE_WEIGHTS[: len(found)], found, wanted, strict=True)
-    return torch.stack([weight * distance(one, other) for weight, one, other in terms]).sum()
-
-
-def _summed(distance: Callable[[Tensor, Tensor], Tensor], found: list[Tensor], wanted: list[Tensor]) -> Tensor:
-    return torch.stack([distance(one, other) for one, other in zip(found, wanted, strict=True)]).sum()
+def _over_scales(
+    distance: Callable[[Tensor, Tensor], Tensor],
+    outputs: list[Tensor],
+    targets: list[Tensor],
+    weights: Iterable[float] = repeat(1.0),
+) -> Tensor:
+    """Sum of the weighted distances at each scale."""
+    terms = zip(weights, outputs, targets, strict=False)
+    return torch.stack([weight * distance(output, target) for weight, output, target in terms]).sum()

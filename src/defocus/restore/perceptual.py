@@ -28,6 +28,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("LPIPS", "train") from error
 
+from .models.checkpoints import read_torch
+
 ENVIRONMENT = "DEFOCUS_LPIPS"
 CHANNELS = (64, 192, 384, 256, 256)
 KERNELS = ((11, 4, 2), (5, 1, 2), (3, 1, 1), (3, 1, 1), (3, 1, 1))  # pixels, stride, padding
@@ -69,23 +71,23 @@ class Lpips(nn.Module):
     def features(self, image: Tensor) -> list[Tensor]:
         """After each convolution and its rectifier."""
         values = (2.0 * image - 1.0 - self.shift) / self.scale
-        found = []
+        features = []
         for number, convolution in enumerate(self.convolutions):
             if number in (1, 2):
                 values = F.max_pool2d(values, 3, 2)
             values = F.relu(convolution(values))
-            found.append(values)
-        return found
+            features.append(values)
+        return features
 
     def load_arrays(self, arrays: Mapping[str, np.ndarray], file: str | Path = "LPIPS weights") -> Lpips:
         """Take weights with the names "convolutions.N.weight", ".bias" and "heads.N.weight"; all of them."""
-        wanted = self.state_dict()
-        missing, odd = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
+        own = self.state_dict()
+        missing, odd = sorted(own.keys() - arrays.keys()), sorted(arrays.keys() - own.keys())
         if missing or odd:
             raise FileError(f"missing: {', '.join(missing) or 'nothing'}; unknown: {', '.join(odd) or '–'}", file=file)
         for name, values in arrays.items():
-            if tuple(values.shape) != tuple(wanted[name].shape):
-                raise FileError(f"{name} is {list(values.shape)}; expected {list(wanted[name].shape)}", file=file)
+            if tuple(values.shape) != tuple(own[name].shape):
+                raise FileError(f"{name} is {list(values.shape)}; expected {list(own[name].shape)}", file=file)
         self.load_state_dict({name: torch.as_tensor(np.array(values, np.float32)) for name, values in arrays.items()})
         return self
 
@@ -113,7 +115,10 @@ class Lpips(nn.Module):
         """Weights in PyTorch files: torchvision's AlexNet and the heads of `lpips`, or one file with both."""
         arrays: dict[str, np.ndarray] = {}
         for file in files:
-            arrays |= _renamed(_read_torch(Path(file)))
+            content = read_torch(Path(file))
+            if not isinstance(content, Mapping):
+                raise FileError(f"a {type(content).__name__}; expected a mapping from names to weights", file=file)
+            arrays |= _renamed(content)
         return cls().load_arrays(arrays, " and ".join(str(file) for file in files))
 
     @classmethod
@@ -137,10 +142,10 @@ def _unit(features: Tensor) -> Tensor:
 
 
 def _installed(package: str, path: str) -> Path | None:
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         return None
-    file = Path(found.submodule_search_locations[0]) / path
+    file = Path(spec.submodule_search_locations[0]) / path
     return file if file.is_file() else None
 
 
@@ -165,25 +170,13 @@ def _read_pickle(file: Path) -> Any:
         raise FileError(f"cannot be read: {error.strerror or error}", file=file) from error
 
 
-def _read_torch(file: Path) -> Mapping[str, Tensor]:
-    try:
-        loaded = torch.load(file, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror or error}", file=file) from error
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
-        raise FileError(f"no PyTorch weights: {str(error).splitlines()[0]}", file=file) from error
-    if not isinstance(loaded, Mapping):
-        raise FileError(f"a {type(loaded).__name__}; expected a mapping from names to weights", file=file)
-    return loaded
-
-
 def _renamed(weights: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     """Our names for those of torchvision ("features.3.weight") and lpips ("net.slice2.3.weight", "lin1.model.1…").
 
     AlexNet's classifier, constants, and the second copy of the heads that lpips keeps are left out.
     """
     place = {"0": 0, "3": 1, "6": 2, "8": 3, "10": 4}
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, values in weights.items():
         parts = name.removeprefix("module.").split(".")
         if parts[0] == "features" and parts[1] in place:
@@ -196,8 +189,5 @@ def _renamed(weights: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
             new = ".".join(parts)
         else:
             continue
-        found[new] = values.detach().float().numpy()
-    return found
-
-
-__all__ = ["Lpips"]
+        arrays[new] = values.detach().float().numpy()
+    return arrays

@@ -65,17 +65,16 @@ def plan_tiles(shape: tuple[int, int], tile_px: int, overlap_px: int, multiple: 
     tile, overlap = (-(-n // multiple) for n in (tile_px, overlap_px))
     if 2 * overlap > tile:
         used = tile * multiple, overlap * multiple
-        told = "" if used == (tile_px, overlap_px) else (
-            f" (in multiples of {multiple}, as this network needs them: {used[0]} and {used[1]})")  # fmt: skip
+        rounded = f" (in multiples of {multiple}, as this network needs them: {used[0]} and {used[1]})"
         raise DefocusError(
-            f"tiles of {tile_px} pixels that share {overlap_px}{told}; they may share half at most: "
-            "larger tiles, or less overlap"
+            f"tiles of {tile_px} pixels that share {overlap_px}{'' if used == (tile_px, overlap_px) else rounded}; "
+            "they may share half at most: larger tiles, or less overlap"
         )
     return Tiles(*(_axis(length, tile, overlap, multiple) for length in shape))
 
 
 def _axis(length: int, tile: int, overlap: int, multiple: int) -> Axis:
-    """Tile and overlap are counted in multiples, as the tiles' places are."""
+    """Tiles along one axis; `tile` and `overlap` are counted in multiples, as the tiles' places are."""
     whole = -(-length // multiple)
     if whole <= tile:  # the network itself knows how to pad it
         return Axis(length, length, (0,), (np.ones(length, np.float32),))
@@ -95,7 +94,7 @@ def _axis(length: int, tile: int, overlap: int, multiple: int) -> Axis:
 
 
 def _step(x: Float[np.ndarray, "n"], width: float) -> Float[np.ndarray, "n"]:
-    """From 0 to 1 over `width` about 0, with level ends."""
+    """A smooth step from 0 to 1 over `width` about 0."""
     if width <= 0.0:
         return (x > 0.0).astype(np.float64)
     t = np.clip(x / width + 0.5, 0.0, 1.0)
@@ -103,7 +102,7 @@ def _step(x: Float[np.ndarray, "n"], width: float) -> Float[np.ndarray, "n"]:
 
 
 def check_precision(name: str) -> None:
-    """Raise `DefocusError` for one that is not known."""
+    """Raise `DefocusError` for a precision that networks are not run in."""
     if name not in PRECISIONS:
         raise DefocusError(f"precision {name!r}; known are {', '.join(PRECISIONS)}")
 
@@ -132,15 +131,14 @@ def restored_tiles(
     kind = torch.device(device).type
     for first in range(0, len(places), batch):
         some = places[first : first + batch]
-        given = torch.from_numpy(np.stack([_cut(image, tiles, place) for place in some])).to(device)
+        blurred = torch.from_numpy(np.stack([_cut(image, tiles, place) for place in some])).to(device)
         with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
-            made = model(given)
-        if not isinstance(made, torch.Tensor) or made.shape != given.shape:
-            shape = list(made.shape) if isinstance(made, torch.Tensor) else type(made).__name__
-            raise DefocusError(f"the network made {shape} of {list(given.shape)}; expected a picture of the same size")
-        values = made.float().cpu().numpy()
-        for place, one in zip(some, values, strict=True):
-            yield place, one.transpose(1, 2, 0)
+            sharp = model(blurred)
+        if not isinstance(sharp, torch.Tensor) or sharp.shape != blurred.shape:
+            shape = list(sharp.shape) if isinstance(sharp, torch.Tensor) else type(sharp).__name__
+            raise DefocusError(f"the network made {shape} of {list(blurred.shape)}; expected a picture of its size")
+        for place, values in zip(some, sharp.float().cpu().numpy(), strict=True):
+            yield place, values.transpose(1, 2, 0)
 
 
 def _cut(image: Float[np.ndarray, "h w 3"], tiles: Tiles, place: tuple[int, int]) -> Float[np.ndarray, "3 th tw"]:
@@ -170,15 +168,15 @@ def deblur(
         image = image / np.float32(np.iinfo(image.dtype).max)
     model = model.to(device).eval()
     tiles = plan_tiles(image.shape[:2], tile_px, overlap_px, int(getattr(model, "multiple", 1)))
-    made = np.zeros(image.shape, np.float32)
+    restored = np.zeros(image.shape, np.float32)
     for number, ((row, col), values) in enumerate(
         restored_tiles(model, image, tiles, device=device, precision=precision, batch=batch), 1
     ):
         top, left = tiles.rows.starts[row], tiles.cols.starts[col]
-        there = made[top : top + tiles.rows.size, left : left + tiles.cols.size]
+        there = restored[top : top + tiles.rows.size, left : left + tiles.cols.size]
         height, width = there.shape[:2]
         weight = tiles.rows.weights[row][:height, None, None] * tiles.cols.weights[col][None, :width, None]
         there += weight * values[:height, :width]
         if progress is not None:
             progress(number, len(tiles))
-    return made
+    return restored

@@ -50,7 +50,7 @@ def save_weights(file: str | Path, model_name: str, options: Mapping[str, Any], 
             if file.suffix == ".safetensors":
                 state = {key: value.clone() for key, value in state.items()}  # it knows no shared tensors
                 metadata = {"format": FORMAT, "model": model_name, "options": json.dumps(plain)}
-                out.write(_safetensors().save(state, metadata=metadata))
+                out.write(_safetensors().torch.save(state, metadata=metadata))
             else:
                 torch.save({"format": FORMAT, "model": model_name, "options": plain, "state": state}, out)
     except DatasetError as error:
@@ -66,22 +66,22 @@ def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
     if not file.is_file():
         raise WeightsError("there is no such file" if not file.exists() else "is not a file", file=file)
     if file.suffix == ".safetensors":
+        content: Any
         content, metadata = _read_safetensors(file)
         if metadata.get("format") == FORMAT:
             return metadata["model"], json.loads(metadata["options"]), content
-        found: Any = content
     else:
-        found = _read_torch(file)
-        if isinstance(found, dict) and found.get("format") == FORMAT:
-            return found["model"], dict(found["options"]), found["state"]
-        if isinstance(found, dict) and found.keys() >= STATE_SIGNS:
+        content = read_torch(file)
+        if isinstance(content, dict) and content.get("format") == FORMAT:
+            return content["model"], dict(content["options"]), content["state"]
+        if isinstance(content, dict) and content.keys() >= STATE_SIGNS:
             run = file.resolve().parent.parent
             raise WeightsError(
                 f"is a training's state, to go on from, not its weights: take best.pt or last.pt of {run}", file=file
             )
-        found = _unwrapped(found)
-    _check_state(found, file)
-    return None, {}, _stripped(found)
+        content = _unwrapped(content)
+    _check_state(content, file)
+    return None, {}, _stripped(content)
 
 
 def load_weights(model: torch.nn.Module, file: str | Path) -> None:
@@ -95,10 +95,10 @@ def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> N
     A file that does not tell is recognised by its keys, unless `name` tells, and taken to have the paper's size.
     `overrides` are options such as NAFNet's `local_pool_px`.
     """
-    told, options, state = read_weights(file)
-    if told and name and told != name:
-        raise WeightsError(f"holds weights of {told}, not of {name}", file=file)
-    name = told or name or recognise(state)
+    own_name, options, state = read_weights(file)
+    if own_name and name and own_name != name:
+        raise WeightsError(f"holds weights of {own_name}, not of {name}", file=file)
+    name = own_name or name or recognise(state)
     if name is None:
         raise WeightsError(
             f"of none of the networks known here ({', '.join(SIGNS)}); its first keys are {', '.join(list(state)[:3])}",
@@ -119,27 +119,24 @@ def recognise(state: Mapping[str, Tensor]) -> str | None:
 
 def fill(model: torch.nn.Module, state: Mapping[str, Tensor], file: str | Path | None = None) -> None:
     """`load_weights` for a state that was read already."""
-    wanted = model.state_dict()
-    missing = tuple(key for key in wanted if key not in state)
-    unexpected = tuple(key for key in state if key not in wanted)
+    own = model.state_dict()
+    missing = tuple(key for key in own if key not in state)
+    unexpected = tuple(key for key in state if key not in own)
     misshapen = tuple(
         (key, tuple(state[key].shape), tuple(value.shape))
-        for key, value in wanted.items()
+        for key, value in own.items()
         if key in state and state[key].shape != value.shape
     )
     if missing or unexpected or misshapen:
-        differing = [f"{key} ({_size(has)} instead of {_size(wants)})" for key, has, wants in misshapen]
-        told = [
+        differing = [f"{key} ({_size(has)} instead of {_size(expected)})" for key, has, expected in misshapen]
+        kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", differing))
+        reasons = [
             f"{len(keys)} {what}: {', '.join(keys[:SHOWN])}{f' and {len(keys) - SHOWN} more' * (len(keys) > SHOWN)}"
-            for what, keys in (
-                ("missing", list(missing)),
-                ("unexpected", list(unexpected)),
-                ("of another shape", differing),
-            )
+            for what, keys in kinds
             if keys
         ]
         raise WeightsError(
-            f"{len(wanted) - len(missing) - len(misshapen)} of {len(wanted)} keys fit; {'; '.join(told)}",
+            f"{len(own) - len(missing) - len(misshapen)} of {len(own)} keys fit; {'; '.join(reasons)}",
             file=file,
             missing=missing,
             unexpected=unexpected,
@@ -155,7 +152,8 @@ def _size(shape: tuple[int, ...]) -> str:
     return "×".join(str(n) for n in shape) or "a number"
 
 
-def _read_torch(file: Path) -> Any:
+def read_torch(file: Path) -> Any:
+    """Contents of a file of torch.save. Raises `WeightsError` if it cannot be read without running its code."""
     try:
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -178,37 +176,29 @@ def _read_safetensors(file: Path) -> tuple[State, dict[str, str]]:
         raise WeightsError(f"cannot be read as safetensors: {error}", file=file) from error
 
 
-class _Safetensors:
-    """What is used of the package."""
-
-    def __init__(self) -> None:
-        try:
-            from safetensors import SafetensorError, safe_open
-            from safetensors.torch import save
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("files in the safetensors format", "train") from error
-        self.SafetensorError, self.safe_open, self.save = SafetensorError, safe_open, save
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("files in the safetensors format", "train") from error
+    return safetensors
 
 
-def _safetensors() -> _Safetensors:
-    return _Safetensors()
-
-
-def _unwrapped(found: Any) -> Any:
-    while isinstance(found, dict):
-        inner = next((found[key] for key in WRAPPERS if isinstance(found.get(key), dict)), None)
+def _unwrapped(content: Any) -> Any:
+    while isinstance(content, dict):
+        inner = next((content[key] for key in WRAPPERS if isinstance(content.get(key), dict)), None)
         if inner is None:
-            return found
-        found = inner
-    return found
+            return content
+        content = inner
+    return content
 
 
-def _check_state(found: Any, file: Path) -> None:
-    if not isinstance(found, dict):
-        raise WeightsError(f"holds a {type(found).__name__}; expected a dictionary of tensors", file=file)
-    if not found:
+def _check_state(content: Any, file: Path) -> None:
+    if not isinstance(content, dict):
+        raise WeightsError(f"holds a {type(content).__name__}; expected a dictionary of tensors", file=file)
+    if not content:
         raise WeightsError("holds no tensors", file=file)
-    strange = [str(key) for key, value in found.items() if not isinstance(value, Tensor)]
+    strange = [str(key) for key, value in content.items() if not isinstance(value, Tensor)]
     if strange:
         raise WeightsError(
             f"expected tensors alone, or a dictionary of them under one of {', '.join(WRAPPERS)}; no tensors are: "

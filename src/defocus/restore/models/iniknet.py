@@ -91,13 +91,13 @@ class ScalePass(nn.Module):
 
     def forward(self, scales: list[Tensor]) -> list[Tensor]:
         zeros = torch.zeros_like(scales[0])
-        state, found = (zeros, zeros), []
+        state, hidden = (zeros, zeros), []
         for number, features in enumerate(scales):
             if number:
                 state = (resized(state[0], self.factor), resized(state[1], self.factor))
             state = self.cell(features, state)
-            found.append(state[0])
-        return found
+            hidden.append(state[0])
+        return hidden
 
 
 class PixelNorm(nn.Module):
@@ -210,13 +210,13 @@ class INIKNet(Network):
         by_size = self.lstms_scale_select(features)
         by_basis = self.lstms_basis_select(features)
         kernels = self._kernels(image)
-        found = []
+        outputs = []
         for number in range(coarsest, len(FACTORS)):
             sizes = torch.softmax(self.scale_select(by_size[number]).float(), dim=1)
             bases = self.basis_select(by_basis[number]).float()
             with full_precision(image):
-                found.append(self._filtered(images[number].float(), kernels, sizes, bases))
-        return found
+                outputs.append(self._filtered(images[number].float(), kernels, sizes, bases))
+        return outputs
 
     def _kernels(self, image: Tensor) -> list[Tensor]:
         with full_precision(image):

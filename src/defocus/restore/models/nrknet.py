@@ -50,10 +50,10 @@ class RecursiveKernels(nn.Module):
         side, middle = self.kernels.float().split(1, dim=-1)
         taps = torch.softmax(torch.cat([side, middle, side], dim=-1), dim=-1)
         squares = taps.transpose(-1, -2) * taps
-        found = [image]
+        versions = [image]
         for kernel in squares.split(3):
-            found.append(F.conv2d(F.pad(found[-1], (1, 1, 1, 1), mode="reflect"), kernel, groups=3))
-        return torch.cat(found, dim=1)
+            versions.append(F.conv2d(F.pad(versions[-1], (1, 1, 1, 1), mode="reflect"), kernel, groups=3))
+        return torch.cat(versions, dim=1)
 
 
 class ConvLstmCell(nn.Module):
