@@ -15,12 +15,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'defocus[depth]'")
 
 from defocus.errors import DatasetError, DefocusError, DepthError  # noqa: E402
-from defocus.evaluate.downstream.depth import DisparityEstimator, disparity_rmse  # noqa: E402
-from defocus.evaluate.downstream.judge import Judged, Judgement, markdown, restored_pictures  # noqa: E402
-from defocus.evaluate.downstream.segmentation import Choice, Segmenter, overlap, without_doubles  # noqa: E402
+from defocus.evaluate.downstream.disparity import DisparityEstimator, disparity_rmse  # noqa: E402
+from defocus.evaluate.downstream.judgement import Judgement, Judgements, restored_pictures  # noqa: E402
+from defocus.evaluate.downstream.segmentation import MaskChoice, Segmenter, overlap, without_doubles  # noqa: E402
 from defocus.evaluate.test_sets import FileImage, TestImage  # noqa: E402
 
-ANY = Choice(
+ANY = MaskChoice(
     points_per_side=3, least_score=-9.0, least_stability=0.0, largest_overlap=0.9
 )  # random networks are unsure
 
@@ -151,16 +151,16 @@ def test_overlap_and_doubles() -> None:
 @pytest.mark.parametrize("prompt", ["masks", "points"])
 def test_the_same_picture_has_the_same_segments_and_another_has_others(sam_folder: Path, prompt: str) -> None:
     segmenter = Segmenter(str(sam_folder), "cpu")
-    seen = segmenter.look(picture())
+    seen = segmenter.embed(picture())
     prompts = segmenter.automatic_prompts(seen, ANY)
     assert len(prompts) > 1
     assert prompts.logits.shape == (len(prompts), 16, 16)
     truth = list(segmenter.answers(seen, prompts, prompt))
     assert all(mask.shape == (48, 64) for mask in truth)
     assert any(0 < mask.sum() < mask.size for mask in truth)
-    again = list(segmenter.answers(segmenter.look(picture()), prompts, prompt))
+    again = list(segmenter.answers(segmenter.embed(picture()), prompts, prompt))
     assert all(overlap(a, b) > 0.99 for a, b in zip(truth, again, strict=True))
-    other = list(segmenter.answers(segmenter.look(picture(5)), prompts, prompt))
+    other = list(segmenter.answers(segmenter.embed(picture(5)), prompts, prompt))
     assert np.mean([overlap(a, b) for a, b in zip(truth, other, strict=True)]) < 0.98
 
 
@@ -169,7 +169,7 @@ def test_prompts_in_batches_are_those_alone(sam_folder: Path, monkeypatch: pytes
     from defocus.evaluate.downstream import segmentation
 
     segmenter = Segmenter(str(sam_folder), "cpu")
-    seen = segmenter.look(picture())
+    seen = segmenter.embed(picture())
     prompts = segmenter.automatic_prompts(seen, ANY)
     for prompt in ("masks", "points"):
         together = list(segmenter.answers(seen, prompts, prompt))
@@ -182,8 +182,8 @@ def test_prompts_in_batches_are_those_alone(sam_folder: Path, monkeypatch: pytes
 def test_the_grid_is_asked_as_the_library_asks(sam_folder: Path) -> None:
     """A point of the picture, prepared by the library's own processor, gives the same masks."""
     segmenter = Segmenter(str(sam_folder), "cpu")
-    seen = segmenter.look(picture())
-    made = segmenter._ask_points(seen, np.array([[0.25, 0.5]], np.float32), several=True)
+    seen = segmenter.embed(picture())
+    made = segmenter.point_answers(seen, np.array([[0.25, 0.5]], np.float32), several=True)
     network = transformers.Sam2Model.from_pretrained(sam_folder).eval()
     pixels = torch.nn.functional.interpolate(
         torch.from_numpy(picture()).permute(2, 0, 1)[None], (64, 64), mode="bilinear", antialias=True
@@ -199,9 +199,9 @@ def test_the_grid_is_asked_as_the_library_asks(sam_folder: Path) -> None:
 
 def test_strict_choices_leave_nothing_and_say_so(sam_folder: Path) -> None:
     segmenter = Segmenter(str(sam_folder), "cpu")
-    prompts = segmenter.automatic_prompts(segmenter.look(picture()), Choice(points_per_side=2, least_score=99.0))
+    prompts = segmenter.automatic_prompts(segmenter.embed(picture()), MaskChoice(points_per_side=2, least_score=99.0))
     assert len(prompts) == 0
-    assert list(segmenter.answers(segmenter.look(picture()), prompts)) == []
+    assert list(segmenter.answers(segmenter.embed(picture()), prompts)) == []
 
 
 # The whole
@@ -258,16 +258,16 @@ def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, caps
 
 
 def test_tables_mark_the_best_restored_row() -> None:
-    judged = Judged(
+    judgements = Judgements(
         [
-            Judgement("1", "input", 0.6, 0.3, 0.7, 5),
-            Judgement("1", "ours", 0.2, 0.25, 0.9, 5),
-            Judgement("1", "theirs", 0.3, 0.2, 0.8, 5),
+            Judgement("1", "input", 0.3, 0.6, 0.7, 5),
+            Judgement("1", "ours", 0.25, 0.2, 0.9, 5),
+            Judgement("1", "theirs", 0.2, 0.3, 0.8, 5),
             Judgement("1", "sharp", 0.0, 0.0, 1.0, 5),
         ],
         [("2", "no sharp picture")],
     )
-    text = markdown(judged, "Title")
+    text = judgements.markdown("Title")
     assert "| ours | <u>0.250</u> | **0.200** | **0.900** |" in text
     assert "| theirs | **0.200** | <u>0.300</u> | <u>0.800</u> |" in text
     assert "- 2: no sharp picture" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -39,9 +40,9 @@ def downstream(
     limit: Annotated[int | None, typer.Option(help="Only so many pictures, evenly spread.", min=1)] = None,
 ) -> None:
     """Judge restored pictures by what networks see in them: depth (Depth Anything V2) and segments (SAM 2)."""
-    from ..evaluate.downstream.depth import DisparityEstimator
-    from ..evaluate.downstream.judge import judge, markdown, restored_pictures
-    from ..evaluate.downstream.segmentation import Choice, Segmenter
+    from ..evaluate.downstream.disparity import DisparityEstimator
+    from ..evaluate.downstream.judgement import judge, restored_pictures
+    from ..evaluate.downstream.segmentation import MaskChoice, Segmenter
     from ..evaluate.ground_truth import find_real_pairs
     from ..evaluate.tables import csv_text
     from ..files.stores import open_store
@@ -65,21 +66,21 @@ def downstream(
     estimator = DisparityEstimator(depth_model, where) if task != "segmentation" else None
     segmenter = Segmenter(segmentation_model, where) if task != "depth" else None
     with StageBar() as bar:
-        judged = judge(
+        judgements = judge(
             images, rows, depth=estimator, segmenter=segmenter, prompt=prompt, progress=bar,  # type: ignore[arg-type]
-            choice=Choice(points, least_score, least_stability),
+            choice=MaskChoice(points, least_score, least_stability),
         )  # fmt: skip
     about = [f"Depth by {estimator.source}, root mean square error in its disparities."] if estimator else []
     if segmenter is not None:
         about.append(f"Segments by {segmenter.source}, prompts are {prompt} of the sharp picture.")
-    text = markdown(judged, f"Downstream: {folder.resolve().name}", about)
-    store.write("downstream.csv", csv_text([one.as_row() for one in judged.found]).encode())
+    text = judgements.markdown(f"Downstream: {folder.resolve().name}", about)
+    store.write("downstream.csv", csv_text([asdict(one) for one in judgements.pictures]).encode())
     store.write("downstream.md", text.encode())
     typer.echo("\n".join(line for line in text.splitlines() if line.startswith("|")))
-    for name, why in judged.failed:
-        typer.echo(f"not judged: {name}: {why}", err=True)
+    for name, reason in judgements.failures:
+        typer.echo(f"not judged: {name}: {reason}", err=True)
     typer.echo(f"wrote {out / 'downstream.csv'} and {out / 'downstream.md'}")
-    if judged.failed:
+    if judgements.failures:
         raise typer.Exit(1)
 
 

@@ -21,9 +21,9 @@ _EXPORTS = {
     "run_ablation": "ablation",
     "analyse_pair": "ground_truth",
     "write_ground_truth": "ground_truth_page",
-    "DisparityEstimator": "downstream.depth",
+    "DisparityEstimator": "downstream.disparity",
     "Segmenter": "downstream.segmentation",
-    "judge": "downstream.judge",
+    "judge": "downstream.judgement",
 }
 
 __all__ = [
@@ -48,8 +48,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .ablation import run_ablation
-    from .downstream.depth import DisparityEstimator
-    from .downstream.judge import judge
+    from .downstream.disparity import DisparityEstimator
+    from .downstream.judgement import judge
     from .downstream.segmentation import Segmenter
     from .evaluation import Comparison, compare_pictures, evaluate_table
     from .ground_truth import analyse_pair

@@ -73,7 +73,7 @@ def main_table(results: Results, test: Test) -> str:
         counts = sorted({means[m][row.key].count for m in metrics if row.key in means[m]})
         cells = [_ranked(means[m].get(row.key), m, places[m].get(row.key)) for m in metrics]
         rows.append([row.label, row.trained_on or NOTHING, "/".join(map(str, counts)) or "0", *cells])
-    return _markdown(["Model", "Trained on", "Pictures", *(KINDS[m].heading for m in metrics)], rows)
+    return markdown_table(["Model", "Trained on", "Pictures", *(KINDS[m].heading for m in metrics)], rows)
 
 
 def interval_table(results: Results, test: Test) -> str:
@@ -81,7 +81,7 @@ def interval_table(results: Results, test: Test) -> str:
     metrics = results.metrics(test.key)
     means = {metric: results.means(test.key, metric) for metric in metrics}
     rows = [[row.title, *(_interval(means[m].get(row.key), m) for m in metrics)] for row in results.table.rows]
-    return _markdown(["Row", *(KINDS[m].heading for m in metrics)], rows)
+    return markdown_table(["Row", *(KINDS[m].heading for m in metrics)], rows)
 
 
 def difference_table(results: Results, test: Test) -> str:
@@ -101,7 +101,7 @@ def difference_table(results: Results, test: Test) -> str:
         if row is not best
     ]
     above = f"Differences to {best.title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
-    return above + "\n\n" + _markdown(["Row", *(f"Δ {KINDS[m].label}" for m in metrics)], rows)
+    return above + "\n\n" + markdown_table(["Row", *(f"Δ {KINDS[m].label}" for m in metrics)], rows)
 
 
 def level_table(results: Results, test: Test, metric: str) -> str:
@@ -123,7 +123,7 @@ def level_table(results: Results, test: Test, metric: str) -> str:
         rows.append([row.title, *cells])
     above = f"{kind.heading} by the largest blur radius of a picture, pixels (and how many pictures):"
     heads = [f"{level} ({picture_count(means)})" for level, means in levels.items()]
-    return above + "\n\n" + _markdown(["Row", *heads], rows)
+    return above + "\n\n" + markdown_table(["Row", *heads], rows)
 
 
 def level_means(results: Results, test: Test, metric: str) -> dict[BlurLevel, dict[str, Mean]]:
@@ -152,7 +152,7 @@ def seed_table(results: Results, test: Test, groups: Mapping[str, Sequence[Table
                 bracket = f" ({_number(difference, metric, signed=True)})" if difference is not None else ""
                 cells.append(_number(means.get(row.key), metric) + bracket)
         rows.append([title, *cells])
-    return _markdown(["Row", *(f"{KINDS[m].heading}, seed {seed}" for m in metrics for seed in seeds)], rows)
+    return markdown_table(["Row", *(f"{KINDS[m].heading}, seed {seed}" for m in metrics for seed in seeds)], rows)
 
 
 def problem_lines(results: Results) -> list[str]:
@@ -246,7 +246,8 @@ def _interval(mean: Mean | None, metric: str, *, signed: bool = False) -> str:
     return f"{text} [{low}, {high}]"
 
 
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; bars within cells are escaped."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, *rows)]
     return "\n".join([lines[0], "|" + " --- |" * len(heads), *lines[1:]])
 

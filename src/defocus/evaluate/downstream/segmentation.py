@@ -26,7 +26,7 @@ Prompt = Literal["masks", "points"]
 
 
 @dataclass(frozen=True)
-class Choice:
+class MaskChoice:
     """Which automatic masks are kept; SAM 2's own values."""
 
     points_per_side: int = 32
@@ -49,10 +49,10 @@ class Prompts:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ImageEmbedding:
     """A picture as the network sees it."""
 
-    embeddings: list[Any]
+    layers: list[Any]
     size: tuple[int, int]  # rows and columns of the picture
 
 
@@ -68,8 +68,8 @@ class Segmenter:
         self._network = network.to(self.device)
         self._side = int(network.prompt_encoder.input_image_size)
 
-    def look(self, display: Float[np.ndarray, "h w 3"]) -> Seen:
-        """Of a picture of display values 0..1; it is made square, as the network was trained."""
+    def embed(self, display: Float[np.ndarray, "h w 3"]) -> ImageEmbedding:
+        """A picture of display values 0..1 as the network sees it: square, as it was trained."""
         torch = self._torch
         pixels = torch.from_numpy(np.ascontiguousarray(display.transpose(2, 0, 1), np.float32))[None].to(self.device)
         with torch.inference_mode():
@@ -78,35 +78,31 @@ class Segmenter:
             )
             mean, spread = (torch.tensor(v, device=self.device)[:, None, None] for v in IMAGENET)
             embeddings = self._network.get_image_embeddings((square - mean) / spread)
-        return Seen(list(embeddings), (display.shape[0], display.shape[1]))
+        return ImageEmbedding(list(embeddings), (display.shape[0], display.shape[1]))
 
-    def automatic_prompts(self, seen: Seen, choice: Choice | None = None) -> Prompts:
-        """Of the segments that the network finds by itself; possibly none."""
-        torch, choice = self._torch, choice or Choice()
+    def automatic_prompts(self, picture: ImageEmbedding, choice: MaskChoice | None = None) -> Prompts:
+        """Prompts of the segments that the network finds by itself; possibly none."""
+        torch, choice = self._torch, choice or MaskChoice()
         steps = (np.arange(choice.points_per_side) + 0.5) / choice.points_per_side
         grid = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2).astype(np.float32)
         points, logits, scores = [], [], []
         with torch.inference_mode():
             for first in range(0, len(grid), AT_ONCE):
                 some = grid[first : first + AT_ONCE]
-                made = self._ask_points(seen, some, several=True)
-                masks, sure = (
-                    made.pred_masks[0].float(),
-                    made.iou_scores[0].float(),
-                )  # [points, 3, rows, cols], [points, 3]
-                keep = (sure > choice.least_score) & (
-                    _stability(masks, choice.stability_offset) > choice.least_stability
-                )
-                keep &= (masks > 0.0).any(-1).any(-1)
-                where = keep.nonzero().cpu().numpy()
-                points.append(some[where[:, 0]])
+                answer = self.point_answers(picture, some, several=True)
+                masks, score = answer.pred_masks[0].float(), answer.iou_scores[0].float()  # [points, 3, …]
+                keep = (score > choice.least_score) & (masks > 0.0).any(-1).any(-1)
+                keep &= _stability(masks, choice.stability_offset) > choice.least_stability
+                points.append(some[keep.nonzero().cpu().numpy()[:, 0]])
                 logits.append(masks[keep].cpu().numpy())
-                scores.append(sure[keep].cpu().numpy())
-        all_points, all_logits, all_scores = (np.concatenate(part) for part in (points, logits, scores))
-        chosen = without_doubles(all_logits > 0.0, all_scores, choice.largest_overlap)
-        return Prompts(all_points[chosen], all_logits[chosen], all_scores[chosen])
+                scores.append(score[keep].cpu().numpy())
+        prompts = Prompts(*(np.concatenate(part) for part in (points, logits, scores)))
+        single = without_doubles(prompts.logits > 0.0, prompts.scores, choice.largest_overlap)
+        return Prompts(prompts.points[single], prompts.logits[single], prompts.scores[single])
 
-    def answers(self, seen: Seen, prompts: Prompts, kind: Prompt = "masks") -> Iterator[Bool[np.ndarray, "h w"]]:
+    def answers(
+        self, picture: ImageEmbedding, prompts: Prompts, kind: Prompt = "masks"
+    ) -> Iterator[Bool[np.ndarray, "h w"]]:
         """The segment of each prompt in a picture, at the picture's size."""
         if kind not in ("masks", "points"):
             raise DefocusError(f"prompts {kind!r}; expected masks or points")
@@ -115,30 +111,29 @@ class Segmenter:
             part = slice(first, first + AT_ONCE)
             with torch.inference_mode():
                 if kind == "points":
-                    masks = self._ask_points(seen, prompts.points[part], several=False).pred_masks[0, :, 0]
+                    masks = self.point_answers(picture, prompts.points[part], several=False).pred_masks[0, :, 0]
                 else:
-                    masks = self._ask_masks(seen, prompts.logits[part])
+                    masks = self._mask_answers(picture, prompts.logits[part])
                 for mask in masks.float():
-                    large = torch.nn.functional.interpolate(
-                        mask[None, None], seen.size, mode="bilinear", align_corners=False
-                    )
+                    large = torch.nn.functional.interpolate(mask[None, None], picture.size, mode="bilinear")
                     yield (large[0, 0] > 0.0).cpu().numpy()
 
-    def _ask_points(self, seen: Seen, points: Float[np.ndarray, "n 2"], *, several: bool) -> Any:
+    def point_answers(self, picture: ImageEmbedding, points: Float[np.ndarray, "n 2"], *, several: bool) -> Any:
+        """What the network says of places (x, y), parts of the picture's size; `several`: three masks for each."""
         torch = self._torch
         # The network adds half a pixel to the places it is given.
         places = torch.from_numpy(points.astype(np.float32) * self._side - 0.5).to(self.device)[None, :, None]
         labels = torch.ones(places.shape[:3], dtype=torch.int32, device=self.device)
         return self._network(
-            image_embeddings=list(seen.embeddings), input_points=places, input_labels=labels, multimask_output=several
+            image_embeddings=list(picture.layers), input_points=places, input_labels=labels, multimask_output=several
         )
 
-    def _ask_masks(self, seen: Seen, logits: Float[np.ndarray, "n rows cols"]) -> Any:
-        """One picture for each mask: the network knows one mask to a picture."""
+    def _mask_answers(self, picture: ImageEmbedding, logits: Float[np.ndarray, "n rows cols"]) -> Any:
+        """Masks of the prompts, each with a picture of its own: the network takes one mask to a picture."""
         torch = self._torch
-        given = torch.from_numpy(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)).to(self.device)[:, None]
-        copies = [one.expand(len(logits), *one.shape[1:]) for one in seen.embeddings]
-        return self._network(image_embeddings=copies, input_masks=given, multimask_output=False).pred_masks[:, 0, 0]
+        masks = torch.from_numpy(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT)).to(self.device)[:, None]
+        copies = [one.expand(len(logits), *one.shape[1:]) for one in picture.layers]
+        return self._network(image_embeddings=copies, input_masks=masks, multimask_output=False).pred_masks[:, 0, 0]
 
 
 def _stability(masks: Any, offset: float) -> Any:
@@ -150,13 +145,14 @@ def _stability(masks: Any, offset: float) -> Any:
 def without_doubles(
     masks: Bool[np.ndarray, "n rows cols"], scores: Float[np.ndarray, "n"], largest_overlap: float
 ) -> list[int]:
-    """Of masks whose boxes overlap by more (intersection over union), the one with the highest score."""
+    """Numbers of the masks without those whose boxes overlap by more (intersection over union) with one of a higher
+    score."""
     boxes = np.array([_box(mask) for mask in masks], float).reshape(-1, 4)
-    kept: list[int] = []
+    single: list[int] = []
     for number in np.argsort(-scores, kind="stable"):
-        if all(_box_overlap(boxes[number], boxes[other]) <= largest_overlap for other in kept):
-            kept.append(int(number))
-    return kept
+        if all(_box_overlap(boxes[number], boxes[other]) <= largest_overlap for other in single):
+            single.append(int(number))
+    return single
 
 
 def _box(mask: Bool[np.ndarray, "rows cols"]) -> tuple[int, int, int, int]:
@@ -173,6 +169,6 @@ def _box_overlap(a: Float[np.ndarray, "4"], b: Float[np.ndarray, "4"]) -> float:
 
 
 def overlap(a: Bool[np.ndarray, "h w"], b: Bool[np.ndarray, "h w"]) -> float:
-    """Intersection over union; 1 of two that are empty."""
+    """Intersection over union of two masks; 1 where both are empty."""
     either = int(np.count_nonzero(a | b))
     return 1.0 if either == 0 else int(np.count_nonzero(a & b)) / either
