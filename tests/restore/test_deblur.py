@@ -178,6 +178,22 @@ def test_smaller_than_anything_and_bf16() -> None:
     assert 0.0 < np.abs(exact - rough).max() < 0.02
 
 
+def test_whole_numbers_are_parts_of_their_white() -> None:
+    for kind in (np.uint8, np.uint16):
+        white = np.iinfo(kind).max
+        image = (noise(20, 20) * white).astype(kind)
+        np.testing.assert_allclose(deblur(Brighter(), image), 0.5 * image / white + 0.5, atol=1e-6)
+
+
+def test_public_names() -> None:
+    import defocus.restore
+
+    for name in defocus.restore.__all__:
+        public = getattr(defocus.restore, name)
+        assert public.__name__ == name, "a module of the same name would hide it"
+        assert public.__doc__
+
+
 def test_wrong_tiles_are_refused() -> None:
     with pytest.raises(DefocusError, match=r"64 pixels that share 48; they may share half at most"):
         plan_tiles((100, 100), 64, 48)
