@@ -39,31 +39,32 @@ PLAN: dict[str, Any] = {
 TRAINING = ("batch=16", "crop=128", "compute.precision=bf16", "validation.every=500", "save.every=500", "logs.every=25")
 
 
-def config(given: argparse.Namespace) -> Any:
+def study_of(given: argparse.Namespace) -> Any:
+    from defocus.evaluate import AblationStudy
     from defocus.restore.config import TrainConfig
-
-    return TrainConfig.from_toml("nafnet-small", (*TRAINING, f"steps={given.steps}", *given.changes))
-
-
-def make_data(work: Path) -> None:
-    from defocus.evaluate.ablation import Watch, make_variants
-    from defocus.synth.engines.local import LocalEngine
     from defocus.synth.plan import make_plan
 
+    plan = make_plan(PLAN | {"sources": [{"kind": "rgb", "folder": str(given.work / "photos")}]})
+    config = TrainConfig.from_toml("nafnet-small", (*TRAINING, f"steps={given.steps}", *given.changes))
+    return AblationStudy(plan, config, given.work, given.seeds)
+
+
+def make_data(given: argparse.Namespace) -> None:
+    from defocus.synth.engines.local import LocalEngine
+
     start = time.perf_counter()
-    if not (work / "photos").is_dir():
-        photographs(work / "photos", IMAGES)
+    if not (given.work / "photos").is_dir():
+        photographs(given.work / "photos", IMAGES)
     print(f"{IMAGES} photographs: {time.perf_counter() - start:.0f} s", flush=True)
     last = [""]
 
-    def told(title: str, state: Any) -> None:
+    def show(title: str, state: Any) -> None:
         line = f"{title}: {state.stage}, {state.done} of {state.wanted}, {state.rejected} rejected"
         if (title, state.stage) != last[0] or state.done == state.wanted:
             print(f"{time.perf_counter() - start:.0f} s: {line}", flush=True)
             last[0] = (title, state.stage)
 
-    plan = make_plan(PLAN | {"sources": [{"kind": "rgb", "folder": str(work / "photos")}]})
-    make_variants(plan, work, LocalEngine(1), Watch(data=told))
+    study_of(given).make_pairs(LocalEngine(1), show)
 
 
 def train_all(given: argparse.Namespace) -> None:
@@ -85,52 +86,52 @@ def train_all(given: argparse.Namespace) -> None:
 
 
 def train_one(given: argparse.Namespace) -> None:
-    from defocus.evaluate.ablation import VARIANTS, train_variant
+    from defocus.evaluate.ablation import VARIANTS
 
     (seed,) = given.seeds
     name = f"{given.variant}-{seed}"
     variant = next(v for v in VARIANTS if v.name == given.variant)
     last = [time.monotonic()]
 
-    def told(state: Any) -> None:
+    def show(_title: str, state: Any) -> None:
         if time.monotonic() - last[0] > 20.0:
             last[0] = time.monotonic()
             speed = state.steps_per_s or 0.0
             print(f"{name}: step {state.step}, loss {state.loss}, {state.psnr} dB, {speed:.1f}/s", flush=True)
 
-    train_variant(config(given), given.work, variant, seed, told)
+    study_of(given).train_variant(variant, seed, show)
 
 
 def judge(given: argparse.Namespace) -> None:
     import torch
 
-    from defocus.evaluate.ablation import CURVES, JUDGED, VARIANTS, Watch, judge_variants, over_seeds, run_folder
+    from defocus.evaluate.ablation import CURVES, JUDGED, LAST, VARIANTS
 
-    work, results = given.work, given.results
-    weights = {(v.name, seed): run_folder(work, v, seed) / "last.pt" for seed in given.seeds for v in VARIANTS}
+    work, results, study = given.work, given.results, study_of(given)
+    weights = {(v.name, seed): study.run_folder(v, seed) / LAST for seed in given.seeds for v in VARIANTS}
     missing = [str(file) for file in weights.values() if not file.is_file()]
     if missing:
         sys.exit(f"not trained yet: {', '.join(missing)}")
-    made = judge_variants(config(given), work, weights, None, ("psnr", "ssim"), Watch())
+    ablation = study.judge()
     results.mkdir(parents=True, exist_ok=True)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     about = {
         "machine": machine(), "device": device, "torch": torch.__version__, "plan": PLAN, "images": IMAGES,
         "training": ["nafnet-small", *TRAINING, f"steps={given.steps}", *given.changes], "seeds": given.seeds,
-        "same_patches": made.same, "results": made.results.as_json(),
-        "over_seeds": over_seeds(made.results, given.seeds).as_json() if len(given.seeds) > 1 else None,
+        "same_patches": ablation.same, "results": ablation.results.as_json(),
+        "over_seeds": study.over_seeds(ablation.results).as_json() if len(given.seeds) > 1 else None,
     }  # fmt: skip
     (results / "ablation_study.json").write_text(json.dumps(about, indent=1) + "\n")
-    head = f"{made.report.read_text()}\nMeasured on {device}, torch {torch.__version__}.\n"
+    head = f"{ablation.report.read_text()}\nMeasured on {device}, torch {torch.__version__}.\n"
     (results / "ablation_study.md").write_text(head)
     shutil.copy(work / CURVES, results / "ablation_curves.png")
     for figure in (*(work / JUDGED / "figures").rglob("*.png"), *work.glob("*-by-blur.png")):
         shutil.copy(figure, results / f"ablation_{figure.name}")
     for kind in ("validation", "loss"):
-        one_csv({name: run_folder(work, v, s) / f"{kind}.csv" for name, v, s in named(given)}, kind, results)
+        one_csv({name: study.run_folder(v, s) / f"{kind}.csv" for name, v, s in named(given)}, kind, results)
     for (name, seed), file in weights.items():
         shutil.copy(file, results / f"{name}-{seed}.pt")
-    print(made.report.read_text(), flush=True)
+    print(ablation.report.read_text(), flush=True)
 
 
 def named(given: argparse.Namespace) -> list[tuple[str, Any, int]]:
@@ -160,7 +161,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if given.stage == "data":
-        make_data(given.work)
+        make_data(given)
     elif given.stage == "train":
         train_all(given)
     elif given.stage == "train-one":

@@ -13,22 +13,8 @@ from defocus.cli import run
 from defocus.cli.synth_progress import SynthBar
 from defocus.cli.train_progress import TrainBar
 from defocus.errors import ConfigError, DatasetError
-from defocus.evaluate.ablation import (
-    CURVES,
-    DATA,
-    VARIANTS,
-    Ablation,
-    Watch,
-    _report,
-    check_ablation,
-    draw_levels,
-    judging_table,
-    make_variants,
-    missing_pairs,
-    over_seeds,
-    run_ablation,
-    variant_plan,
-)
+from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, AblationStudy, run_ablation, variant_plan
+from defocus.evaluate.figures import draw_levels
 from defocus.evaluate.results import Record, Results
 from defocus.files.settings import settings_difference
 from defocus.restore.data import PairDataset
@@ -68,7 +54,7 @@ def ablation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ablation]:
     read_source = sources.read_source
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "read_source", counting)
-        return out, run_ablation(small_plan(), config, out, LocalEngine(1))
+        return out, run_ablation(AblationStudy(small_plan(), config, out), LocalEngine(1))
 
 
 def test_variants_change_one_thing() -> None:
@@ -124,21 +110,20 @@ def test_judged_alike(ablation: tuple[Path, Ablation]) -> None:
 def test_pairs_that_could_not_be_made_are_told(ablation: tuple[Path, Ablation], tmp_path: Path) -> None:
     out, made = ablation
     more = make_plan(small_plan().as_json() | {"train": {"pairs": 5}})
-    assert missing_pairs(out / DATA / "full", more, "full synthesis") == [
-        "full synthesis: 3 of 5 train pairs could be made"
-    ]
+    study = AblationStudy(more, settings(), out)
+    assert study.missing_pairs(VARIANTS[0]) == ["full synthesis: 3 of 5 train pairs could be made"]
     assert made.missing == ()
-    assert "Fewer pairs than the plan wants: so; many." in _report(made.results, {}, (0,), settings(), ("so", "many"))
+    assert "Fewer pairs than the plan wants: so; many." in study.report(made.results, {}, ("so", "many"))
     sharp = make_plan(small_plan().as_json() | {"limits": {"coc_px": 1e-6}})  # that no lens keeps
     with pytest.raises(DatasetError, match=r"none of 3 train pairs could be made: none of \d+ lenses is safe"):
-        make_variants(sharp, tmp_path, LocalEngine(1), Watch())
+        AblationStudy(sharp, settings(), tmp_path).make_pairs(LocalEngine(1))
     assert not (tmp_path / DATA / "gaussian").exists()
 
 
 def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:
     """Full: 30 dB with both seeds; the others 1, 2, 3 dB less with seed 0, and 0.5 dB less than that with seed 1."""
-    weights = {(v.name, seed): Path("weights") for seed in (0, 1) for v in VARIANTS}
-    table = judging_table(settings(), tmp_path, weights, None, ("psnr",))
+    study = AblationStudy(small_plan(), settings(), tmp_path, seeds=(0, 1), metrics=("psnr",))
+    table = study.table()
     (test,) = table.tests
     records = []
     for row in table.rows:
@@ -149,12 +134,12 @@ def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:
             if (picture, row.trained_on) != (11, "one depth, seed 1"):  # a picture that one of them does not have
                 records.append(one)
     results = Results(table, tuple(records))
-    together = over_seeds(results, (0, 1))
+    together = study.over_seeds(results)
     assert [row.trained_on for row in together.table.rows] == ["", *(v.title for v in VARIANTS)]
     found = together.means(test.key, "psnr")
     assert [round(found[row.key].value, 9) for row in together.table.rows] == [25.0, 35.0, 33.75, 32.75, 31.75]
     assert {e.count for e in found.values()} == {11}
-    text = _report(results, {}, (0, 1), settings())
+    text = study.report(results, {})
     assert "| nafnet (Gaussian PSFs) | −1.25 [−1.25, −1.25] |" in text
     assert "| Gaussian PSFs | 34.00 (−1.00) | 33.50 (−1.50) |" in text
     assert "| full synthesis | 35.00 | 35.00 |" in text
@@ -166,9 +151,9 @@ def test_what_would_not_be_fair_is_refused(tmp_path: Path, capsys: pytest.Captur
     plan = small_plan()
     untested = plan.model_copy(update={"test": plan.test.model_copy(update={"pairs": 0})})
     with pytest.raises(ConfigError, match=r"test\.pairs"):
-        check_ablation(untested, settings(), (0,))
+        AblationStudy(untested, settings(), tmp_path).check()
     with pytest.raises(ConfigError, match="different numbers"):
-        check_ablation(plan, settings(), (1, 1))
+        AblationStudy(plan, settings(), tmp_path, seeds=(1, 1)).check()
     file = tmp_path / "plan.toml"
     file.write_text('[psf]\nkind = "disk"\n')
     assert run(["ablate", str(file), "--out", str(tmp_path / "out"), "--seeds", "one"]) == 2
@@ -179,7 +164,7 @@ def test_what_fails_at_the_end_is_said_at_the_beginning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEFOCUS_NIQE", raising=False)
-    monkeypatch.setattr("defocus.evaluate.ablation.make_variants", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr("defocus.evaluate.ablation.AblationStudy.make_pairs", lambda *_: pytest.fail("work began"))
     (tmp_path / "plan.toml").write_text('[psf]\nkind = "disk"\n[train]\npairs = 3\n[test]\npairs = 2\n')
     lessons = "[[curriculum]]\nstart = 0.0\nblur_px = [0, 4]\n"
     (tmp_path / "lessons.toml").write_text(
@@ -212,7 +197,8 @@ def test_the_report_tells_the_stages_and_progress_the_variant(
     assert "nafnet (paper), 3 steps of 2 crops of 16 pixels, seed 0." in text
     assert "\n\n## unseen lenses and scenes" in text
     stages = [{"start": 0.0, "crop": 16, "batch": 4}, {"start": 0.5, "crop": 24, "batch": 2}]
-    made = _report(ablation[1].results, {}, (0,), settings(progressive=stages, batch=99))
+    study = AblationStudy(small_plan(), settings(progressive=stages, batch=99), ablation[0])
+    made = study.report(ablation[1].results, {})
     assert "12 steps of 4 crops of 16 pixels, from 0.5 of them on 2 crops of 24 pixels, seed 0" in made
     bar = TrainBar()
     for name in ("full synthesis", "one depth"):

@@ -28,7 +28,7 @@ def ablate(
     from ..synth.work import leave_room
 
     leave_room()  # JAX and PyTorch share the GPU
-    from ..evaluate.ablation import CURVES, Watch, check_ablation, judge_variants, make_variants, train_variants
+    from ..evaluate.ablation import CURVES, AblationStudy
     from ..restore.config import TrainConfig
     from ..synth.engines.local import LocalEngine
     from ..synth.plan import load_plan
@@ -37,24 +37,24 @@ def ablate(
     from .synth_progress import SynthBar
     from .train_progress import TrainBar
 
-    settings, given = TrainConfig.from_toml(config, changes), load_plan(plan)
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
         raise ConfigError(f"--seeds {seeds!r}; expected whole numbers, such as 0,1,2") from error
-    measures = [metric.strip() for metric in metrics.split(",")]
-    check_ablation(given, settings, numbers, photographs=photographs, metrics=measures)
+    training, measures = TrainConfig.from_toml(config, changes), [metric.strip() for metric in metrics.split(",")]
+    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures)
+    study.check()
     with SynthBar() as synth_bar:
-        make_variants(given, out, LocalEngine(workers), Watch(data=lambda name, state: synth_bar(state, name)))
+        study.make_pairs(LocalEngine(workers), lambda name, state: synth_bar(state, name))
     with TrainBar() as train_bar:
-        weights = train_variants(settings, out, numbers, Watch(training=lambda name, state: train_bar(state, name)))
+        study.train(lambda name, state: train_bar(state, name))
     with StageBar() as stage_bar:
-        made = judge_variants(settings, out, weights, photographs, measures, Watch(judging=stage_bar))
-    show_results(made.results)
-    for missing in made.missing:
+        ablation = study.judge(stage_bar)
+    show_results(ablation.results)
+    for missing in ablation.missing:
         typer.echo(missing)
-    drawn = f" and {out / CURVES}" if (out / CURVES).exists() else ""
-    typer.echo(f"wrote {made.report}{drawn}")
-    if made.results.problems:
-        typer.echo(f"{len(made.results.problems)} pictures had problems; {made.report} names them")
+    curves = f" and {out / CURVES}" if (out / CURVES).exists() else ""
+    typer.echo(f"wrote {ablation.report}{curves}")
+    if ablation.results.problems:
+        typer.echo(f"{len(ablation.results.problems)} pictures had problems; {ablation.report} names them")
         raise typer.Exit(1)

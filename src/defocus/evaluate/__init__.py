@@ -18,6 +18,7 @@ _EXPORTS = {
     "compare": "tables",
     "latex": "tables",
     "open_test_set": "test_sets",
+    "AblationStudy": "ablation",
     "run_ablation": "ablation",
     "analyse_pair": "ground_truth",
     "write_ground_truth": "ground_truth_page",
@@ -27,6 +28,7 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "AblationStudy",
     "Comparison",
     "DisparityEstimator",
     "EvaluationTable",
@@ -47,7 +49,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .ablation import run_ablation
+    from .ablation import AblationStudy, run_ablation
     from .downstream.disparity import DisparityEstimator
     from .downstream.judgement import judge
     from .downstream.segmentation import Segmenter

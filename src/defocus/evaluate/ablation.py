@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
 from ..restore.losses import build_loss
 from ..restore.training import TrainProgress, train
-from ..synth.folder import open_folder
 from ..synth.plan import Plan, make_plan
 from ..synth.run import Engine, Progress, run_plan
 from .evaluation import evaluate_table, opened_set, ready_measures
@@ -34,13 +33,15 @@ from .results import Results, pooled
 from .table_file import EvaluationTable, TableRow, Test
 from .tables import compare, seed_table
 
-DATA, RUNS, JUDGED, REPORT, CURVES = "data", "runs", "evaluation", "ablation.md", "curves.png"
+DATA, RUNS, JUDGED, REPORT, CURVES, LAST = "data", "runs", "evaluation", "ablation.md", "curves.png", "last.pt"
 # What makes a pair the same patch behind the same lens.
 SAME = ("source", "centre", "rotation_rad", "scale", "flip", "exposure", "lens", "field", "focus_m")
 
 
 @dataclass(frozen=True)
 class Variant:
+    """One way of making the pairs of a plan: the settings that differ from the full synthesis."""
+
     name: str
     title: str
     changes: dict[str, Any]
@@ -58,7 +59,7 @@ VARIANTS = (
 @dataclass(frozen=True)
 class Ablation:
     """`same`: of the training pairs of each variant, how many show what the full synthesis's pair of that name does.
-    `missing`: what was wanted and could not be made, in words."""
+    `missing`: pairs of the plan that could not be made, in words."""
 
     results: Results
     same: dict[str, tuple[int, int]]
@@ -66,17 +67,8 @@ class Ablation:
     report: Path
 
 
-@dataclass
-class Watch:
-    """Whoever shows how far an ablation is; each is told the variant and its state."""
-
-    data: Callable[[str, Progress], Any] = lambda _name, _state: None
-    training: Callable[[str, TrainProgress], Any] = lambda _name, _state: None
-    judging: Callable[[str, float], Any] = lambda _stage, _part: None
-
-
 def variant_plan(plan: Plan, variant: Variant) -> Plan:
-    """Pairs to train on; only the full synthesis has pairs to be judged by.
+    """The plan of a variant: pairs to train on; only the full synthesis has pairs to be judged by.
 
     The other splits keep one pair where they have any: which images and lenses are left for training depends on it.
     """
@@ -86,241 +78,196 @@ def variant_plan(plan: Plan, variant: Variant) -> Plan:
     return make_plan(merged(plan.as_json(), changes))
 
 
-def run_ablation(
-    plan: Plan,
-    config: TrainConfig,
-    out: str | Path,
-    engine: Engine,
-    *,
-    seeds: Sequence[int] = (0,),
-    photographs: Path | None = None,
-    metrics: Sequence[str] = ("psnr", "ssim"),
-    watch: Watch | None = None,
-) -> Ablation:
-    """Make, train and judge the variants in the folder `out`. Each seed is a training of its own.
+def run_ablation(study: AblationStudy, engine: Engine) -> Ablation:
+    """Make, train and judge the variants of a study."""
+    study.check()
+    study.make_pairs(engine)
+    study.train()
+    return study.judge()
 
-    `photographs`: a folder of real ones, to look at: they are restored by all, and drawn side by side.
+
+@dataclass(frozen=True)
+class AblationStudy:
+    """A plan, the training of a network on its variants, and how they are judged; all of it goes to the folder `out`.
+
+    Each seed is a training of its own. `photographs`: a folder of real ones, to look at: they are restored by all, and
+    drawn side by side.
     """
-    check_ablation(plan, config, seeds, photographs=photographs, metrics=metrics)
-    out, watch = Path(out), watch or Watch()
-    make_variants(plan, out, engine, watch)
-    weights = train_variants(config, out, seeds, watch)
-    return judge_variants(config, out, weights, photographs, metrics, watch)
 
+    plan: Plan
+    config: TrainConfig
+    out: Path
+    seeds: Sequence[int] = (0,)
+    photographs: Path | None = None
+    metrics: Sequence[str] = ("psnr", "ssim")
 
-def make_variants(plan: Plan, out: Path, engine: Engine, watch: Watch) -> None:
-    """Raises `DatasetError` where a split has no pair at all, before the next variant is begun."""
-    for variant in VARIANTS:
-        own, folder = variant_plan(plan, variant), out / DATA / variant.name
-        made = run_plan(own, folder, engine, watch=_named(variant.title, watch.data))
-        for split, count in made.pairs.items():
-            if made.wanted[split] and not count:
-                why = f": {made.reasons[0][0]} ({made.reasons[0][1]} times)" if made.reasons else ""
-                raise DatasetError(f"none of {made.wanted[split]} {split} pairs could be made{why}", file=folder)
+    def check(self) -> None:
+        """Raises `DefocusError` where the study cannot be carried out to its last table, or would not be fair."""
+        plan, config = self.plan, self.config
+        if not plan.train.pairs or not plan.test.pairs:
+            raise ConfigError("an ablation needs pairs to train on and pairs to test with: train.pairs and test.pairs")
+        if config.validation.every and not plan.validation.pairs:
+            raise ConfigError("validation.every is set, but the plan has no validation.pairs; set it to 0 or give some")
+        if config.schedule.reload_best:
+            raise ConfigError("schedule.reload_best chooses weights by the full synthesis, which is to be judged")
+        if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
+            raise ConfigError(f"seeds {list(self.seeds)}; expected different numbers")
+        if config.data.kind != "pairs" or config.curriculum:
+            setting = "[[curriculum]]" if config.curriculum else f'data.kind = "{config.data.kind}"'
+            raise ConfigError(f"an ablation trains on pairs that it makes of the plan: leave out {setting}")
+        self.training(VARIANTS[0], self.seeds[0])
+        build_loss(loss_name(config), **config.loss.options)  # a wrong network is refused on the way
+        table = self.table()
+        ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
 
+    def data_folder(self, variant: Variant) -> Path:
+        return self.out / DATA / variant.name
 
-def train_variants(config: TrainConfig, out: Path, seeds: Sequence[int], watch: Watch) -> dict[tuple[str, int], Path]:
-    """The last weights of each variant and seed."""
-    made = {}
-    for seed in seeds:
+    def run_folder(self, variant: Variant, seed: int) -> Path:
+        return self.out / RUNS / f"{variant.name}-{seed}"
+
+    def title(self, variant: Variant, seed: int) -> str:
+        return variant.title if len(self.seeds) == 1 else f"{variant.title}, seed {seed}"
+
+    def make_pairs(self, engine: Engine, progress: Callable[[str, Progress], Any] | None = None) -> None:
+        """Make the pairs of all variants. Raises `DatasetError` where a split has no pair at all, before the next
+        variant is begun."""
         for variant in VARIANTS:
-            told = _named(_title(variant, seed, seeds), watch.training)
-            made[variant.name, seed] = train_variant(config, out, variant, seed, told)
-    return made
+            plan, folder = variant_plan(self.plan, variant), self.data_folder(variant)
+            summary = run_plan(plan, folder, engine, watch=_with_title(variant.title, progress))
+            for split, count in summary.pairs.items():
+                if summary.wanted[split] and not count:
+                    why = f": {summary.reasons[0][0]} ({summary.reasons[0][1]} times)" if summary.reasons else ""
+                    raise DatasetError(f"none of {summary.wanted[split]} {split} pairs could be made{why}", file=folder)
+
+    def training(self, variant: Variant, seed: int) -> TrainConfig:
+        """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
+        own, full = (str(self.data_folder(one).absolute()) for one in (variant, VARIANTS[0]))
+        data = {"kind": "pairs", "folders": [own], "weights": [], "plan": None}
+        validation = {"folders": [full], "split": "validation"}
+        return self.config.changed({"seed": seed, "data": data, "validation": validation})
+
+    def train_variant(
+        self, variant: Variant, seed: int, progress: Callable[[str, TrainProgress], Any] | None = None
+    ) -> None:
+        """Carry out one training."""
+        watch = _with_title(self.title(variant, seed), progress)
+        train(self.training(variant, seed), self.run_folder(variant, seed), progress=watch)
+
+    def train(self, progress: Callable[[str, TrainProgress], Any] | None = None) -> None:
+        """Train the network on every variant with every seed."""
+        for seed in self.seeds:
+            for variant in VARIANTS:
+                self.train_variant(variant, seed, progress)
+
+    def table(self) -> EvaluationTable:
+        """What is compared with what; pictures by the plan's blur levels, where it has any. Raises `ConfigError` for
+        unknown measures."""
+        rows = [TableRow(kind="input")]
+        for seed in self.seeds:
+            for variant in VARIANTS:
+                weights = (self.run_folder(variant, seed) / LAST).absolute()
+                rows.append(
+                    TableRow(name=self.config.model.name, trained_on=self.title(variant, seed), weights=weights)
+                )
+        full = str(self.data_folder(VARIANTS[0]).absolute())
+        tests = [Test(kind="pairs", folder=full, name="unseen lenses and scenes")]
+        if self.photographs is not None:
+            tests.append(Test(kind="photographs", folder=str(self.photographs.absolute()), name="real photographs"))
+        settings = {"title": "Ablation", "rows": rows, "tests": tests, "metrics": list(self.metrics)}
+        if self.plan.blur.levels_px:
+            settings["blur_levels_px"] = list(self.plan.blur.levels_px)
+        return validated(EvaluationTable, settings, ConfigError)
+
+    def judge(self, progress: Callable[[str, float], Any] | None = None) -> Ablation:
+        """The last weights of all trainings, judged; with the report and its figures."""
+        results = evaluate_table(self.table(), self.out / JUDGED, progress)
+        missing = tuple(line for variant in VARIANTS for line in self.missing_pairs(variant))
+        same = {variant.name: self.same_pairs(variant) for variant in VARIANTS[1:]}
+        self.draw_curves()
+        if len(self.seeds) > 1:
+            for test in results.table.tests:
+                draw_levels(self.over_seeds(results), test, self.out)
+        report = self.out / REPORT
+        report.write_text(self.report(results, same, missing), encoding="utf-8")
+        return Ablation(results, same, missing, report)
+
+    def seed_rows(self, results: Results) -> dict[str, list[TableRow]]:
+        """The rows of each variant, seed by seed."""
+        rows = {row.trained_on: row for row in results.table.rows}
+        return {variant.title: [rows[self.title(variant, seed)] for seed in self.seeds] for variant in VARIANTS}
+
+    def over_seeds(self, results: Results) -> Results:
+        """One row for each variant: of each picture the mean over the seeds."""
+        rows = self.seed_rows(results)
+        return pooled(results, [(of[0].model_copy(update={"trained_on": title}), of) for title, of in rows.items()])
+
+    def same_pairs(self, variant: Variant) -> tuple[int, int]:
+        """How many training pairs of a variant are the same patches as in the full synthesis, and how many it has."""
+        stores = (existing_store(self.data_folder(one)) for one in (VARIANTS[0], variant))
+        full, own = (
+            {r["id"]: [r[key] for key in SAME] for r in read_records(store) if r["split"] == "train"}
+            for store in stores
+        )
+        return sum(full.get(key) == value for key, value in own.items()), len(own)
+
+    def missing_pairs(self, variant: Variant) -> list[str]:
+        """Of each split that has fewer pairs than the plan asks for, how many."""
+        plan = variant_plan(self.plan, variant)
+        counts = Counter(record["split"] for record in read_records(existing_store(self.data_folder(variant))))
+        planned = {split: plan.split(split).pairs for split in plan.splits}
+        return [
+            f"{variant.title}: {counts[s]} of {n} {s} pairs could be made" for s, n in planned.items() if counts[s] < n
+        ]
+
+    def draw_curves(self) -> None:
+        """Draw PSNR on the full synthesis's validation pairs while the networks learn, where there was validation."""
+        curves: dict[str, list[list[tuple[float, float]]]] = {}
+        blurred = None
+        for variant in VARIANTS:
+            for seed in self.seeds:
+                file = self.run_folder(variant, seed) / "validation.csv"
+                if not file.is_file():
+                    continue
+                with file.open(encoding="utf-8", newline="") as lines:
+                    rows = list(csv.DictReader(lines))
+                if rows:
+                    curve = [(float(row["step"]), float(row["psnr"])) for row in rows]
+                    curves.setdefault(variant.title, []).append(curve)
+                    blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
+        if curves:
+            dashes = ", ".join(f"{seed} {line}" for seed, line in zip(self.seeds, LINES, strict=False))
+            title = "Validation on the full synthesis" + (f"; seed {dashes}" if len(self.seeds) > 1 else "")
+            save(draw_training_curves(curves, "PSNR, dB", title, level=blurred), self.out / CURVES)
+
+    def report(self, results: Results, same: dict[str, tuple[int, int]], missing: Sequence[str] = ()) -> str:
+        """The report in Markdown: the training in a sentence, the tables, and those of each seed."""
+        config = self.config
+        shared = "; ".join(f"{name}: {count} of {total}" for name, (count, total) in same.items())
+        seeds = ("seeds " if len(self.seeds) > 1 else "seed ") + ", ".join(map(str, self.seeds))
+        about = (
+            f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {_batches(config)}, {seeds}. "
+            f"Training pairs that show the same patch, lens and focus as those of the full synthesis: {shared}."
+        )
+        parts = []
+        if len(self.seeds) > 1:
+            about += " The value of a picture is its mean over the seeds; intervals are of pictures, not of seeds."
+            parts = ["## Each seed", "In brackets: less or more than the first row with the same seed."]
+            for test in results.table.tests:
+                table = seed_table(results, test, self.seed_rows(results), self.seeds)
+                parts += [f"{test.label}:", table]
+            results = self.over_seeds(results)
+        fewer = [f"Fewer pairs than the plan wants: {'; '.join(missing)}."] if missing else []
+        title, _, tables = compare(results).partition("\n")
+        return "\n\n".join([title, about, *fewer, tables.strip("\n"), *parts]) + "\n"
 
 
-def train_variant(
-    config: TrainConfig, out: Path, variant: Variant, seed: int, told: Callable[[TrainProgress], Any] | None = None
-) -> Path:
-    """One training; its last weights."""
-    return train(own_config(config, out, variant, seed), run_folder(out, variant, seed), progress=told).last
-
-
-def own_config(config: TrainConfig, out: Path, variant: Variant, seed: int) -> TrainConfig:
-    """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
-    data = {"kind": "pairs", "folders": [str((out / DATA / variant.name).absolute())], "weights": [], "plan": None}
-    validation = {"folders": [str((out / DATA / "full").absolute())], "split": "validation"}
-    return config.changed({"seed": seed, "data": data, "validation": validation})
-
-
-def run_folder(out: Path, variant: Variant, seed: int) -> Path:
-    return out / RUNS / f"{variant.name}-{seed}"
-
-
-def judge_variants(
-    config: TrainConfig,
-    out: Path,
-    weights: dict[tuple[str, int], Path],
-    photographs: Path | None,
-    metrics: Sequence[str],
-    watch: Watch,
-) -> Ablation:
-    seeds = sorted({seed for _, seed in weights})
-    plans = {variant.name: _plan_of(out / DATA / variant.name) for variant in VARIANTS}
-    levels = plans["full"].blur.levels_px
-    table = judging_table(config, out, weights, photographs, metrics, levels)
-    results = evaluate_table(table, out / JUDGED, watch.judging)
-    missing = tuple(text for v in VARIANTS for text in missing_pairs(out / DATA / v.name, plans[v.name], v.title))
-    same = {variant.name: same_pairs(out, variant) for variant in VARIANTS[1:]}
-    draw_curves(out, seeds)
-    if len(seeds) > 1:
-        for test in results.table.tests:
-            draw_levels(over_seeds(results, seeds), test, out)
-    report = out / REPORT
-    report.write_text(_report(results, same, seeds, config, missing), encoding="utf-8")
-    return Ablation(results, same, missing, report)
-
-
-def over_seeds(results: Results, seeds: Sequence[int]) -> Results:
-    """One row for each variant: of each picture the mean over the seeds."""
-    groups = []
-    for title, rows in seed_rows(results, seeds).items():
-        groups.append((rows[0].model_copy(update={"trained_on": title}), rows))
-    return pooled(results, groups)
-
-
-def seed_rows(results: Results, seeds: Sequence[int]) -> dict[str, list[TableRow]]:
-    """The rows of each variant, seed by seed."""
-    rows = {row.trained_on: row for row in results.table.rows}
-    return {variant.title: [rows[_title(variant, seed, seeds)] for seed in seeds] for variant in VARIANTS}
-
-
-def judging_table(
-    config: TrainConfig,
-    out: Path,
-    weights: dict[tuple[str, int], Path],
-    photographs: Path | None,
-    metrics: Sequence[str],
-    levels_px: Sequence[float] = (),
-) -> EvaluationTable:
-    """What is compared with what; pictures by the plan's blur levels, where it has any. Raises `ConfigError` for
-    measures that are not known."""
-    seeds = {seed for _, seed in weights}
-    variants = {variant.name: variant for variant in VARIANTS}
-    rows = [TableRow(kind="input")]
-    for (name, seed), file in weights.items():
-        told = _title(variants[name], seed, seeds)
-        rows.append(TableRow(name=config.model.name, trained_on=told, weights=file.absolute()))
-    tests = [Test(kind="pairs", folder=str((out / DATA / "full").absolute()), name="unseen lenses and scenes")]
-    if photographs is not None:
-        tests.append(Test(kind="photographs", folder=str(photographs.absolute()), name="real photographs"))
-    given: dict[str, Any] = {"title": "Ablation", "rows": rows, "tests": tests, "metrics": list(metrics)}
-    if levels_px:
-        given["blur_levels_px"] = list(levels_px)
-    return validated(EvaluationTable, given, ConfigError)
-
-
-def draw_curves(out: Path, seeds: Sequence[int]) -> Path | None:
-    """PSNR on the full synthesis's validation pairs while the networks learn; None where there was no validation."""
-    curves: dict[str, list[list[tuple[float, float]]]] = {}
-    blurred = None
-    for variant in VARIANTS:
-        for seed in seeds:
-            file = run_folder(out, variant, seed) / "validation.csv"
-            if not file.is_file():
-                continue
-            with file.open(encoding="utf-8", newline="") as lines:
-                rows = list(csv.DictReader(lines))
-            if rows:
-                curve = [(float(row["step"]), float(row["psnr"])) for row in rows]
-                curves.setdefault(variant.title, []).append(curve)
-                blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
-    if not curves:
-        return None
-    told = (f"{seed} {line}" for seed, line in zip(seeds, LINES, strict=False))
-    title = "Validation on the full synthesis" + (f"; seed {', '.join(told)}" if len(seeds) > 1 else "")
-    figure = draw_training_curves(curves, "PSNR, dB", title, level=blurred)
-    save(figure, out / CURVES)
-    return out / CURVES
-
-
-def same_pairs(out: Path, variant: Variant) -> tuple[int, int]:
-    """Training pairs of a variant, and how many of them are the same patches as in the full synthesis."""
-    full, own = (_recipes(out / DATA / name) for name in ("full", variant.name))
-    return sum(full.get(key) == value for key, value in own.items()), len(own)
-
-
-def missing_pairs(folder: Path, plan: Plan, title: str) -> list[str]:
-    """Of each split that has fewer pairs than the plan wants, how many."""
-    made = Counter(record["split"] for record in read_records(existing_store(folder)))
-    wanted = {split: plan.split(split).pairs for split in plan.splits}
-    return [f"{title}: {made[s]} of {n} {s} pairs could be made" for s, n in wanted.items() if made[s] < n]
-
-
-def _plan_of(folder: Path) -> Plan:
-    with open_folder(folder) as pairs:
-        return make_plan(pairs.plan)
-
-
-def _recipes(folder: Path) -> dict[str, list[Any]]:
-    records = read_records(existing_store(folder))
-    return {r["id"]: [r[key] for key in SAME] for r in records if r["split"] == "train"}
-
-
-def check_ablation(
-    plan: Plan,
-    config: TrainConfig,
-    seeds: Sequence[int],
-    *,
-    photographs: Path | None = None,
-    metrics: Sequence[str] = ("psnr", "ssim"),
-) -> None:
-    """Raises `DefocusError` where an ablation cannot be carried out to its last table, or would not be fair."""
-    if not plan.train.pairs or not plan.test.pairs:
-        raise ConfigError("an ablation needs pairs to train on and pairs to test with: train.pairs and test.pairs")
-    if config.validation.every and not plan.validation.pairs:
-        raise ConfigError("validation.every is set, but the plan has no validation.pairs; set it to 0, or give some")
-    if config.schedule.reload_best:
-        raise ConfigError("schedule.reload_best chooses weights by the full synthesis, which is what is to be judged")
-    if len(set(seeds)) != len(seeds) or not seeds:
-        raise ConfigError(f"seeds {list(seeds)}; expected different numbers")
-    if config.data.kind != "pairs" or config.curriculum:
-        told = "[[curriculum]]" if config.curriculum else f'data.kind = "{config.data.kind}"'
-        raise ConfigError(f"an ablation trains on pairs that it makes of the plan: leave out {told}")
-    own_config(config, Path(), VARIANTS[0], seeds[0])
-    build_loss(loss_name(config), **config.loss.options)  # a wrong network is told on the way
-    weights = {(variant.name, seed): Path("weights") for seed in seeds for variant in VARIANTS}
-    table = judging_table(config, Path(), weights, photographs, metrics)
-    ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
-
-
-def _title(variant: Variant, seed: int, seeds: Collection[int]) -> str:
-    return variant.title if len(seeds) == 1 else f"{variant.title}, seed {seed}"
-
-
-def _named(title: str, told: Callable[[str, Any], Any]) -> Callable[[Any], Any]:
-    return lambda state: told(title, state)
-
-
-def _report(
-    results: Results,
-    same: dict[str, tuple[int, int]],
-    seeds: Sequence[int],
-    config: TrainConfig,
-    missing: Sequence[str] = (),
-) -> str:
-    shared = "; ".join(f"{name}: {count} of {total}" for name, (count, total) in same.items())
-    named = ("seeds " if len(seeds) > 1 else "seed ") + ", ".join(map(str, seeds))
-    lines = [
-        f"{config.model.name} ({config.model.size}), {config.steps:,} steps of {_batches(config)}, {named}. Training "
-        f"pairs that show the same patch, lens and focus as those of the full synthesis: {shared}.",
-        "",
-    ]
-    if missing:
-        lines += [f"Fewer pairs than the plan wants: {'; '.join(missing)}.", ""]
-    if len(seeds) == 1:
-        title, _, rest = compare(results).partition("\n")
-        return "\n".join([title, "", *lines, rest.lstrip("\n")])
-    lines[0] += " The value of a picture is its mean over the seeds; intervals are of pictures, not of seeds."
-    title, _, rest = compare(over_seeds(results, seeds)).partition("\n")
-    apart = ["## Each seed", "", "In brackets: less or more than the first row with the same seed.", ""]
-    for test in results.table.tests:
-        apart += [f"{test.label}:", "", seed_table(results, test, seed_rows(results, seeds), seeds), ""]
-    return "\n".join([title, "", *lines, rest.lstrip("\n"), *apart])
+def _with_title(title: str, progress: Callable[[str, Any], Any] | None) -> Callable[[Any], Any] | None:
+    return None if progress is None else lambda state: progress(title, state)
 
 
 def _batches(config: TrainConfig) -> str:
     """ "16 crops of 128 pixels"; of progressive learning, every stage with the part of the steps where it begins."""
-    told = [f"{stage.batch} crops of {stage.crop} pixels" for stage in config.stages]
-    later = [f"from {stage.start:.3g} of them on {text}" for stage, text in zip(config.stages, told, strict=True)]
-    return ", ".join([told[0], *later[1:]])
+    batches = [f"{stage.batch} crops of {stage.crop} pixels" for stage in config.stages]
+    later = [f"from {stage.start:.3g} of them on {text}" for stage, text in zip(config.stages, batches, strict=True)]
+    return ", ".join([batches[0], *later[1:]])
