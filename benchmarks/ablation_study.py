@@ -59,8 +59,8 @@ def make_data(given: argparse.Namespace) -> None:
     last = [""]
 
     def show(title: str, state: Any) -> None:
-        line = f"{title}: {state.stage}, {state.done} of {state.wanted}, {state.rejected} rejected"
-        if (title, state.stage) != last[0] or state.done == state.wanted:
+        line = f"{title}: {state.stage}, {state.done} of {state.planned}, {state.rejected} rejected"
+        if (title, state.stage) != last[0] or state.done == state.planned:
             print(f"{time.perf_counter() - start:.0f} s: {line}", flush=True)
             last[0] = (title, state.stage)
 

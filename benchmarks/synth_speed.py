@@ -122,8 +122,8 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
     def watch(progress: Progress) -> None:
         now = time.perf_counter() - start
         stages.setdefault(progress.stage, now)
-        marks.append((now, progress.made_now))
-        if now - lines[0] > 10.0 or progress.made_now:
+        marks.append((now, progress.pairs_now))
+        if now - lines[0] > 10.0 or progress.pairs_now:
             lines[0] = now
             told = f"{progress.drawn} drawn, {progress.done} done, {progress.rate:.1f}/s, {progress.rejected} rejected"
             told += f" { {k: round(v, 1) for k, v in progress.seconds.items()} }"
@@ -153,13 +153,13 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
         with given.profile.open("w") as file:
             pstats.Stats(profile, stream=file).sort_stats("tottime").print_stats(45)
             pstats.Stats(profile, stream=file).sort_stats("cumulative").print_stats(70)
-    half = [m for m in marks if m[1] >= last.made_now / 2]
+    half = [m for m in marks if m[1] >= last.pairs_now / 2]
     steady = (half[-1][1] - half[0][1]) / max(half[-1][0] - half[0][0], 1e-9) if len(half) > 1 else 0.0
     peak = [round(gb, 2) for _, gb in memory.seen[:: max(1, len(memory.seen) // 24)]]
     result = {
         "machine": machine(), "device": jax.devices()[0].device_kind, "jax": jax.__version__, "workers": given.workers,
-        "pairs": last.made_now, "rejected": last.rejected, "failed": last.failed, "images": given.images,
-        "wall_s": round(wall, 1), "pairs_per_s_all": round(last.made_now / wall, 2),
+        "pairs": last.pairs_now, "rejected": last.rejected, "failed": last.failed, "images": given.images,
+        "wall_s": round(wall, 1), "pairs_per_s_all": round(last.pairs_now / wall, 2),
         "pairs_per_s_second_half": round(steady, 2),
         "stage_begins_s": {k: round(v, 1) for k, v in stages.items()},
         "seconds_by_stage": {k: round(v, 1) for k, v in seconds.items()}, "resident_gb": peak,

@@ -203,7 +203,7 @@ def test_the_report_tells_the_stages_and_progress_the_variant(
     bar = TrainBar()
     for name in ("full synthesis", "one depth"):
         bar(TrainProgress(3, "training", 1), name)
-        SynthBar()(Progress(stage="making pairs", done=1, wanted=3), name)
+        SynthBar()(Progress(stage="making pairs", done=1, planned=3), name)
     told = capsys.readouterr().err
     assert "full synthesis: training: 1 of 3" in told
     assert "one depth: training: 1 of 3" in told

@@ -22,9 +22,9 @@ from defocus.synth.lens_pool import find_lenses
 from defocus.synth.pairs import make_pairs
 from defocus.synth.plan import make_plan
 from defocus.synth.recipe import Outcome
-from defocus.synth.run import _make_tasks
 from defocus.synth.show import show_pair
 from defocus.synth.sources import find_sources, read_source
+from defocus.synth.tasks import make_tasks
 
 WIDTH, HEIGHT = 120, 80
 SPLITS = {"train": "p[0-3].*", "validation": "p4.*", "test": "p5.*"}
@@ -281,21 +281,25 @@ def test_mended_sources_come_back(
 
 
 def test_an_error_that_nobody_expected_fails_its_task_alone(
-    tmp_path: Path, tiny_plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    tmp_path: Path,
+    tiny_plan: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def make(plan: Any, recipes: Any, *rest: Any) -> Any:
         if recipes[0].split == "test":
             raise ZeroDivisionError("of all things")
         return make_pairs(plan, recipes, *rest)
 
-    monkeypatch.setattr("defocus.synth.work.make_pairs", make)
+    monkeypatch.setattr("defocus.synth.worker.make_pairs", make)
     out = tmp_path / "out"
     command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out", str(out)]
     assert run(command) == 1
     shown = capsys.readouterr()
     assert "train: 6 of 6 pairs" in shown.out
     assert "test: 0 of 2 pairs" in shown.out
-    assert "Traceback" in shown.err
+    assert "Traceback" in caplog.text
     failed = {(one.partition("-")[0], reason) for one, status, reason, _ in items(out) if status == "failed"}
     assert failed == {("test", "ZeroDivisionError: of all things")}
     monkeypatch.undo()
@@ -308,15 +312,15 @@ def test_failed_pairs_of_a_finished_shard_are_tried_again(tmp_path: Path, tiny_p
     records = {one: {"id": one, "source": "s", "index": k} for k, one in enumerate(names)}
     with Ledger(tmp_path / LEDGER) as ledger:
         ledger.take("draw/train/0", [Outcome(one, "drawn", record=records[one]) for one in names])
-        (task,) = _make_tasks(plan, "train", ledger, None)
+        (task,) = make_tasks(plan, ledger)
         assert task.ids == names[:6]
         lost = [Outcome(one, "failed" if one == names[2] else "done", "", records[one]) for one in task.ids]
         ledger.take(task.name, lost)
-        (again,) = _make_tasks(plan, "train", ledger, None)
+        (again,) = make_tasks(plan, ledger)
         assert (again.shard, again.ids) == (1, names[6:7])
         ledger.take(again.name, [Outcome(names[6], "failed", "", records[names[6]])])
         ledger.reopen()  # the next run
-        (retried,) = _make_tasks(plan, "train", ledger, None)
+        (retried,) = make_tasks(plan, ledger)
         assert (retried.shard, retried.ids) == (2, names[2:3])
 
 

@@ -25,7 +25,7 @@ def ablate(
 
     The variants are the full synthesis, Gaussian PSFs, no ISP, and one depth for each patch.
     """
-    from ..synth.work import leave_room
+    from ..synth.engines import leave_room
 
     leave_room()  # JAX and PyTorch share the GPU
     from ..evaluate.ablation import CURVES, AblationStudy

@@ -12,7 +12,7 @@ def demo(
     show: bool = typer.Option(False, "--open/--no-open", help="Open the report in a browser."),
 ) -> None:
     """Make a small data set of procedural scenes with real lenses, and a report to look at: a few minutes."""
-    from ..synth.demo import demo_plan
+    from ..synth.example_plans import demo_plan
     from ..synth.report import write_report
     from .synth import make_engine, run_with_bar, show_summary
 

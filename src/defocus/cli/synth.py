@@ -12,8 +12,9 @@ from ..errors import DatasetError, DefocusError, PlanError
 
 if TYPE_CHECKING:
     from ..synth.check import Preview
+    from ..synth.engines import Engine
     from ..synth.plan import Plan
-    from ..synth.run import Engine, Summary
+    from ..synth.run import RunSummary
 
 synth_app = typer.Typer(help="Data sets of sharp and blurred pairs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -27,7 +28,7 @@ def init(
     force: bool = typer.Option(False, "--force", help="Overwrite a file that is there."),
 ) -> None:
     """Write a commented plan that runs as it is."""
-    from ..synth.plan_text import plan_text
+    from ..synth.example_plans import plan_text
 
     if file.exists() and not force:
         raise PlanError("is there already; take another name, or --force", file=file)
@@ -152,7 +153,7 @@ def make_engine(name: str, workers: int, address: str | None) -> Engine:
 
 def run_with_bar(
     plan: Plan, out: str, engine: Engine, limit: int | None = None, replan: bool = False, ledger: Path | None = None
-) -> Summary:
+) -> RunSummary:
     """`run_plan` with its progress on the terminal."""
     from ..synth.run import run_plan
     from .synth_progress import SynthBar
@@ -161,10 +162,10 @@ def run_with_bar(
         return run_plan(plan, out, engine, limit=limit, replan=replan, ledger_file=ledger, watch=bar)
 
 
-def show_summary(summary: Summary) -> None:
+def show_summary(summary: RunSummary) -> None:
     """What was made, in a few lines."""
     for split, count in summary.pairs.items():
-        typer.echo(f"{split}: {count} of {summary.wanted[split]} pairs")
+        typer.echo(f"{split}: {count} of {summary.planned[split]} pairs")
     if summary.rejected or summary.failed:
         lost = f"{summary.rejected} candidates rejected, {summary.failed} failed"
         typer.echo(f"{lost}, most often because (numbers may differ):")

@@ -39,7 +39,7 @@ class SynthBar:
     def __call__(self, progress: Progress, name: str = "") -> None:
         stage = f"{name}: {progress.stage}" if name else progress.stage
         drawing = progress.stage == "drawing candidates"
-        done, total = (progress.drawn, progress.candidates) if drawing else (progress.done, progress.wanted)
+        done, total = (progress.drawn, progress.candidates) if drawing else (progress.done, progress.planned)
         text = told(progress)
         self._bar.update(self._task, description=stage, completed=done, total=total or None, told=text)
         now = time.monotonic()

@@ -25,8 +25,9 @@ from ..restore.build import loss_name
 from ..restore.config import TrainConfig, merged
 from ..restore.losses import build_loss
 from ..restore.training import TrainProgress, train
+from ..synth.engines import Engine
 from ..synth.plan import Plan, make_plan
-from ..synth.run import Engine, Progress, run_plan
+from ..synth.run import Progress, run_plan
 from .evaluation import evaluate_table, opened_set, ready_measures
 from .figures import draw_levels
 from .results import Results, pooled
@@ -136,9 +137,11 @@ class AblationStudy:
             plan, folder = variant_plan(self.plan, variant), self.data_folder(variant)
             summary = run_plan(plan, folder, engine, watch=_with_title(variant.title, progress))
             for split, count in summary.pairs.items():
-                if summary.wanted[split] and not count:
+                if summary.planned[split] and not count:
                     why = f": {summary.reasons[0][0]} ({summary.reasons[0][1]} times)" if summary.reasons else ""
-                    raise DatasetError(f"none of {summary.wanted[split]} {split} pairs could be made{why}", file=folder)
+                    raise DatasetError(
+                        f"none of {summary.planned[split]} {split} pairs could be made{why}", file=folder
+                    )
 
     def training(self, variant: Variant, seed: int) -> TrainConfig:
         """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""

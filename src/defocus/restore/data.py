@@ -9,7 +9,7 @@ pictures as they are stored, and cuts them itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from ..errors import DatasetError, DefocusError, MissingExtraError
 from ..files.pair_folders import AT_ONCE, THREADS, PairReader, find_pairs, identity
 from ..files.pictures import decode_picture
 from ..files.randomness import generator
-from ..synth.plan import Plan, SplitName, load_plan, make_plan
+from ..synth.plan import PlanLike, SplitName
 
 try:
     import torch
@@ -38,7 +38,6 @@ Item = dict[str, Any]  # "input" and "target", with dual pixels "left" and "righ
 Values = Shaped[np.ndarray, "rows cols 3"]  # whole numbers of 8 or 16 bits
 Pair = tuple[Values, Values]  # blurred and sharp
 Report = Callable[[str, int, int], None]  # a stage, how many are done, how many there are
-PlanLike = Plan | Mapping[str, Any] | str | Path
 ITEM_NAMES = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
 
 _Item = TypeVar("_Item")
@@ -230,7 +229,7 @@ class OnTheFlyDataset(Dataset[Item]):
         from ..synth.on_demand import Maker
 
         self._length = length
-        self._maker = Maker(_opened(plan), split, seed=seed, blur=blur, kept=kept)
+        self._maker = Maker(plan, split, seed=seed, blur=blur, kept=kept)
         self._epoch = _shared_number()
         self._process = os.getpid()
 
@@ -289,16 +288,6 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item], at_once
             yield from results
     finally:
         threads.shutdown(cancel_futures=True)
-
-
-def _opened(plan: PlanLike) -> Plan:
-    if isinstance(plan, Plan):
-        return plan
-    if isinstance(plan, Mapping):
-        return make_plan(dict(plan))
-    if isinstance(plan, str | Path):
-        return load_plan(plan)
-    raise DatasetError(f"a plan of type {type(plan).__name__}; expected a Plan, a dict of settings or a plan file")
 
 
 def _item(pictures: dict[str, Values], name: str) -> Item:

@@ -16,12 +16,12 @@ from dataclasses import replace
 from ..errors import DatasetError, DefocusError
 from ..files.randomness import seed_for
 from .candidates import LensChoice, candidate_numbers, draw_candidates, identity
+from .engines import leave_room
 from .lens_pool import find_lenses
 from .pairs import Made, make_pairs
-from .plan import Blur, Plan, SplitName
+from .plan import Blur, PlanLike, SplitName, as_plan
 from .recipe import Recipe
-from .sources import SourceCache, SourceName, find_sources
-from .work import leave_room
+from .sources import SourceCache, find_sources
 
 ATTEMPTS = 64
 IN_ONE_PHOTOGRAPH = 8  # attempts; then the next photograph is tried
@@ -30,29 +30,30 @@ BlurLevels = Blur | Callable[[int], Blur] | None
 
 
 class Maker:
-    """Makes the pairs of one split. Can be pickled; a copy finds sources and lenses as they were found once.
+    """Makes the pairs of one split. Can be pickled; copies have the sources and lenses of the first.
 
     `blur` takes the place of the plan's blur levels: one for all, or a function of the epoch. `kept` photographs are
     held by each copy: pairs of neighbouring numbers are cut from the same one.
     """
 
     def __init__(
-        self, plan: Plan, split: SplitName, *, seed: int | None = None, blur: BlurLevels = None, kept: int = 16
+        self, plan: PlanLike, split: SplitName, *, seed: int | None = None, blur: BlurLevels = None, kept: int = 16
     ) -> None:
+        plan = as_plan(plan)
         if split not in plan.splits:
             raise DatasetError(f"the plan has no pairs of the split {split!r}; it has {', '.join(plan.splits)}")
         leave_room()
         self.plan, self.split = plan, split
         self.seed = plan.seed if seed is None else seed
         self._blur, self._kept = blur, kept
-        self._sources: tuple[SourceName, ...] = find_sources(plan)[split]
-        self._ends = [numbers.stop for numbers in candidate_numbers(plan, split, len(self._sources))]
+        self.sources = {source.name: source for source in find_sources(plan)[split]}
+        self._ends = [numbers.stop for numbers in candidate_numbers(plan, split, len(self.sources))]
         pool = find_lenses(plan)
-        self._lenses = {name: pool.lenses[name] for name in pool.of_split[split]}
+        self.lenses = {name: pool.lenses[name] for name in pool.of_split[split]}
         self._prepare()
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_cache", "_choice", "_told")}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_cache", "_choice", "_warnings")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -60,22 +61,22 @@ class Maker:
         self._prepare()
 
     def material(self) -> list[str]:
-        """A line for each photograph and lens of the split where the plan has folders, wherever they lie: a photograph
-        and its depth by their names and bytes, without reading them, a lens by the sum of its numbers."""
+        """A line for each photograph and lens that lies in the plan's folders: names and sizes of a photograph and its
+        depth, which are not read, and the sum of a lens's numbers; not where they lie."""
         lines = []
-        for source in self._sources:
+        for source in self.sources.values():
             if source.photo is not None and source.depth is not None:
                 photo, depth = source.photo.stat().st_size, source.depth.stat().st_size
                 lines.append(f"{source.name} {photo} {source.depth.name} {depth}")
         if self.plan.lenses.folders:
-            lines += [f"{name} {lens.sha256}" for name, lens in self._lenses.items()]
+            lines += [f"{name} {lens.sha256}" for name, lens in self.lenses.items()]
         return lines
 
     def _prepare(self) -> None:
-        """What each process has for itself."""
+        """Make what each process has for itself."""
         self._cache = SourceCache(self.plan, self._kept)
-        self._told: set[str] = set()
-        self._choice = LensChoice.of(list(self._lenses.values()))
+        self._warnings: set[str] = set()
+        self._choice = LensChoice.of(list(self.lenses.values()))
 
     def pair(self, index: int, epoch: int = 0) -> Made:
         """One pair. Raises `DatasetError` with the last reason where no attempt makes one."""
@@ -86,28 +87,27 @@ class Maker:
         for index in indices:
             if index < 0:
                 raise DatasetError(f"pair {index} of {self.split}; numbers begin at 0")
-        made: dict[int, Made] = {}
+        pairs: dict[int, Made] = {}
         reasons: dict[int, str] = {}
         for attempt in range(ATTEMPTS):
-            missing = [index for index in dict.fromkeys(indices) if index not in made]
+            missing = [index for index in dict.fromkeys(indices) if index not in pairs]
             if not missing:
-                return [made[index] for index in indices]
-            recipes = self._drawn(missing, epoch, attempt, reasons)
-            sharps = {r.source: self._cache.get(self._named(r.source)) for r in recipes.values()}
-            for index, one in zip(
-                recipes, make_pairs(self.plan, list(recipes.values()), sharps, self._lenses), strict=True
-            ):
-                if one.refused:
-                    reasons[index] = one.refused
+                return [pairs[index] for index in indices]
+            recipes = self._recipes(missing, epoch, attempt, reasons)
+            sharps = {r.source: self._cache.get(self.sources[r.source]) for r in recipes.values()}
+            attempts = make_pairs(self.plan, list(recipes.values()), sharps, self.lenses)
+            for index, pair in zip(recipes, attempts, strict=True):
+                if pair.refused:
+                    reasons[index] = pair.refused
                 else:
-                    made[index] = one
-        index = next(index for index in indices if index not in made)
+                    pairs[index] = pair
+        index = next(index for index in indices if index not in pairs)
         raise DatasetError(
             f"pair {index} of {self.split}, epoch {epoch}: {ATTEMPTS} attempts failed, the last one: {reasons[index]}"
         )
 
-    def _drawn(self, indices: list[int], epoch: int, attempt: int, reasons: dict[int, str]) -> dict[int, Recipe]:
-        """Recipes of those that are not rejected; photographs and random numbers that go together are drawn at once."""
+    def _recipes(self, indices: list[int], epoch: int, attempt: int, reasons: dict[int, str]) -> dict[int, Recipe]:
+        """Recipes of those not rejected; photographs and random numbers that go together are drawn at once."""
         groups: dict[tuple[int, int], dict[int, int]] = {}
         for index in indices:
             lap, number = divmod(index, self._ends[-1])
@@ -116,37 +116,32 @@ class Maker:
             source = bisect_right(self._ends, number) + moved + attempt // IN_ONE_PHOTOGRAPH
             again = (epoch, lap, attempt) != (0, 0, 0)
             seed = seed_for(self.seed, "on demand", epoch, lap, attempt) if again else self.seed
-            groups.setdefault((source % len(self._sources), seed), {})[number] = index
+            groups.setdefault((source % len(self.sources), seed), {})[number] = index
         recipes: dict[int, Recipe] = {}
         for (source, seed), numbers in groups.items():
             plan = self.plan.model_copy(update={"seed": seed, "blur": self._levels(epoch)})
             try:
-                sharp = self._cache.get(self._sources[source])
+                sharp = self._cache.get(list(self.sources.values())[source])
             except DefocusError as error:
                 reasons.update(dict.fromkeys(numbers.values(), str(error)))
-                self._tell(str(error))
+                self._warn(str(error))
                 continue
-            for number, drawn in zip(
-                numbers, draw_candidates(plan, self.split, list(numbers), sharp, self._choice), strict=True
-            ):
-                index = numbers[number]
-                if drawn.record is None:
-                    reasons[index] = drawn.reason
+            outcomes = draw_candidates(plan, self.split, list(numbers), sharp, self._choice)
+            for index, outcome in zip(numbers.values(), outcomes, strict=True):
+                if outcome.record is None:
+                    reasons[index] = outcome.reason
                 else:
-                    recipe = Recipe.from_json(drawn.record)
+                    recipe = Recipe.from_json(outcome.record)
                     recipes[index] = replace(recipe, id=identity(self.split, index), index=index)
         return recipes
 
-    def _tell(self, reason: str) -> None:
-        """Once for each photograph and process: training goes on without it."""
-        if reason not in self._told:
-            self._told.add(reason)
+    def _warn(self, reason: str) -> None:
+        """Warn once for each photograph and process: training goes on without it."""
+        if reason not in self._warnings:
+            self._warnings.add(reason)
             warnings.warn(f"a photograph is left out: {reason}", stacklevel=2)
 
     def _levels(self, epoch: int) -> Blur:
         if self._blur is None:
             return self.plan.blur
         return self._blur if isinstance(self._blur, Blur) else self._blur(epoch)
-
-    def _named(self, name: str) -> SourceName:
-        return next(source for source in self._sources if source.name == name)

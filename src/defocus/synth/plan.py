@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,11 +22,13 @@ SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 
 
-class _Part(BaseModel):
+class PlanPart(BaseModel):
+    """Settings that cannot be changed, and know what they are called."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Source(_Part):
+class PhotoSource(PlanPart):
     """Where sharp photographs come from: procedural scenes, or a folder of photographs with their depth."""
 
     kind: Literal["scenes", "raw", "rgb"] = "scenes"
@@ -49,7 +52,7 @@ class Source(_Part):
         return self
 
 
-class Lenses(_Part):
+class Lenses(PlanPart):
     """Which lenses, and the paper's filter over all of them."""
 
     builtin: bool = True
@@ -63,7 +66,7 @@ class Lenses(_Part):
     max_axial_rms: float = Field(0.01, gt=0)
 
 
-class Split(_Part):
+class Split(PlanPart):
     """How many pairs, whether they are augmented, and of which images and lenses: by fraction, or by name."""
 
     pairs: int = Field(ge=0, le=10_000_000)
@@ -74,7 +77,9 @@ class Split(_Part):
     lenses: tuple[str, ...] = ()
 
 
-class Patch(_Part):
+class Patch(PlanPart):
+    """Pixels of patches, kernels and the photographs that patches are cut from."""
+
     size: int = Field(384, ge=32, le=2048, multiple_of=2)
     kernel: int = Field(128, ge=32, le=512, multiple_of=32)
     photograph: tuple[int, int] = (1680, 1120)  # width and height that a photograph is reduced to; decides the pixels
@@ -86,7 +91,7 @@ class Patch(_Part):
         return self
 
 
-class Augment(_Part):
+class Augment(PlanPart):
     """Drawn for each pair: angles evenly, scale and exposure evenly in their logarithm."""
 
     rotation_deg: float = Field(180.0, ge=0, le=180)  # up to so much, both ways
@@ -103,42 +108,43 @@ class Augment(_Part):
         return self
 
 
-class Focus(_Part):
+class DistanceRange(PlanPart):
+    """Distances from the lens, in metres."""
+
+    nearest_m: float = Field(gt=0)
+    farthest_m: float = Field(250.0, gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.nearest_m < self.farthest_m:
+            raise ValueError(f"nearest_m = {self.nearest_m} is not less than farthest_m = {self.farthest_m}")
+        return self
+
+
+class Focus(DistanceRange):
     """Focus distances in the patch's own depths: most at its ends, the others at what stands between."""
 
     nearest_m: float = Field(0.2, gt=0)
-    farthest_m: float = Field(250.0, gt=0)
     ends: float = Field(0.6, ge=0.5, le=1)  # least part of the draws at the two ends; less could not balance the rest
     cluster: float = Field(0.01, ge=0.01, lt=1)  # in 1 / (d - nearest + 1)
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.nearest_m < self.farthest_m:
-            raise ValueError(f"nearest_m = {self.nearest_m} is not less than farthest_m = {self.farthest_m}")
-        return self
 
+class DepthLayers(DistanceRange):
+    """Depths that count, and the layers of equal blur that they are divided into."""
 
-class Depth(_Part):
     nearest_m: float = Field(0.1, gt=0)
-    farthest_m: float = Field(250.0, gt=0)
     mode: Literal["layers", "single"] = "layers"  # "single": one depth for the whole patch (the paper's ablation)
     step_px: float = Field(1.0, gt=0.1, le=8)
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.nearest_m < self.farthest_m:
-            raise ValueError(f"nearest_m = {self.nearest_m} is not less than farthest_m = {self.farthest_m}")
-        return self
 
-
-class Limits(_Part):
+class Limits(PlanPart):
     """Of the lens filter for each patch, at the worst focus distance that may be drawn."""
 
     coc_px: float | None = Field(None, gt=0)  # a quarter of the kernel
     samples: float = Field(1536, gt=0)
 
 
-class Blur(_Part):
+class Blur(PlanPart):
     """A wanted distribution of the largest blur radius of a pair; without levels, whatever lenses and focus give."""
 
     levels_px: tuple[float, ...] = ()  # upper ends, ascending: [2, 8, 32] are 0 to 2, 2 to 8, 8 to 32
@@ -157,38 +163,46 @@ class Blur(_Part):
         return self
 
 
-class Psf(_Part):
+class PsfModel(PlanPart):
+    """How each depth is blurred."""
+
     kind: Literal["lens", "gaussian", "disk"] = "lens"  # "gaussian": of half the blur radius (the paper's ablation)
     bands: Literal["d", "rgb"] = "d"
     field_radius: float = Field(0.7, ge=0, le=1)
     exact: bool = True  # false: diffraction widened to a twelfth of a pixel, several times faster
 
 
-class Sensor(_Part):
+class Sensor(PlanPart):
+    """The sensor, its noise and the highlights behind its white."""
+
     isp: bool = True  # false: blurred as sRGB, without sensor and noise (the paper's ablation)
     noise: float = Field(1e-5, ge=0, le=1)  # reference of both betas; 0: none
     saturation: float = Field(4.0, ge=0)  # greatest power
     dual_pixel: bool = False  # also what the left and the right half of each pixel see
 
 
-class Select(_Part):
+class Select(PlanPart):
+    """How many candidates are drawn, and which become pairs."""
+
     surplus: float = Field(0.5, ge=0, le=10)  # candidates beyond the wanted pairs; the sharpest are kept
     sharpness: bool = True
 
 
-class Output(_Part):
+class Output(PlanPart):
+    """The files of the data set."""
+
     layout: Literal["dpdd", "pairs", "webdataset"] = "dpdd"
     bits: Literal[8, 16] = 8
     pairs_per_shard: int = Field(128, ge=1, le=512)  # made together, in memory
     licence: str = ""
 
 
-class Plan(_Part):
-    """All of a data set. `paper` are its numbers wherever a field has a default."""
+class Plan(PlanPart):
+    """All of a data set; whatever has a default has the paper's number."""
 
     name: str = "defocus pairs"
     seed: int = Field(0, ge=0, lt=2**31)
-    sources: tuple[Source, ...] = (Source(),)
+    sources: tuple[PhotoSource, ...] = (PhotoSource(),)
     lenses: Lenses = Lenses()
     train: Split = Split(pairs=40_000, augment=True, image_fraction=0.7, lens_fraction=0.6)
     validation: Split = Split(pairs=1_000, image_fraction=0.15, lens_fraction=0.2)
@@ -196,47 +210,49 @@ class Plan(_Part):
     patch: Patch = Patch()
     augment: Augment = Augment()
     focus: Focus = Focus()
-    depth: Depth = Depth()
+    depth: DepthLayers = DepthLayers()
     limits: Limits = Limits()
     blur: Blur = Blur()
-    psf: Psf = Psf()
+    psf: PsfModel = PsfModel()
     sensor: Sensor = Sensor()
     select: Select = Select()
     output: Output = Output()
 
     @model_validator(mode="before")
     @classmethod
-    def _complete_splits(cls, given: Any) -> Any:
+    def _complete_splits(cls, settings: Any) -> Any:
         """A split that names some of its fields keeps the defaults of the others."""
-        if not isinstance(given, dict):
-            return given
-        made = dict(given)
-        for name in SPLITS:
-            if isinstance(made.get(name), dict):
-                made[name] = cls.model_fields[name].default.model_dump() | made[name]
-        return made
+        if not isinstance(settings, dict):
+            return settings
+        partial = {name: settings[name] for name in SPLITS if isinstance(settings.get(name), dict)}
+        return settings | {name: cls.model_fields[name].default.model_dump() | own for name, own in partial.items()}
 
     @model_validator(mode="after")
     def _splits_agree(self) -> Self:
-        wanted = {name: self.split(name) for name in SPLITS if self.split(name).pairs}
-        if not wanted:
+        splits = {name: self.split(name) for name in self.splits}
+        if not splits:
             raise ValueError("no split has any pairs")
         for what, part in (("images", "image_fraction"), ("lenses", "lens_fraction")):
-            named = [name for name, split in wanted.items() if getattr(split, what)]
-            if named and len(named) != len(wanted):
-                missing = ", ".join(n for n in wanted if n not in named)
+            named = [name for name, split in splits.items() if getattr(split, what)]
+            if named and len(named) != len(splits):
+                missing = ", ".join(n for n in splits if n not in named)
                 raise ValueError(f"{what} are named for {', '.join(named)} but not for {missing}: name them for all")
-            total = sum(getattr(split, part) for split in wanted.values())
+            total = sum(getattr(split, part) for split in splits.values())
             if not named and not 0.0 < total <= 1.0 + 1e-9:
-                raise ValueError(f"the {part}s of {', '.join(wanted)} sum to {total:g}; expected at most 1")
+                raise ValueError(f"the {part}s of {', '.join(splits)} sum to {total:g}; expected at most 1")
         return self
 
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{self.split(name).pairs} {name}" for name in self.splits)
+        return f"Plan({self.name!r}, seed {self.seed}: {pairs} pairs)"
+
     def split(self, name: SplitName) -> Split:
+        """Settings of one split."""
         return getattr(self, name)
 
     @property
     def splits(self) -> tuple[SplitName, ...]:
-        """Those that have pairs."""
+        """Names of the splits that have pairs."""
         return tuple(name for name in SPLITS if self.split(name).pairs)
 
     def candidates(self, name: SplitName) -> int:
@@ -245,47 +261,52 @@ class Plan(_Part):
 
     @property
     def coc_limit_px(self) -> float:
-        """The paper's: a quarter of the kernel."""
+        """Largest blur radius that a lens may have; by default the paper's, a quarter of the kernel."""
         return self.limits.coc_px if self.limits.coc_px is not None else self.patch.kernel / 4.0
 
     def as_json(self) -> dict[str, Any]:
+        """The whole plan as plain values."""
         return self.model_dump(mode="json")
 
     @property
     def fingerprint(self) -> str:
-        """Of everything that decides the pairs; of folders the last names, wherever they lie."""
+        """SHA-256 of everything that decides the pairs; of folders the last names count, wherever they lie."""
         return hashlib.sha256(json.dumps(without_places(self.as_json()), sort_keys=True).encode()).hexdigest()
+
+
+PlanLike = Plan | Mapping[str, Any] | str | Path  # a plan, its settings, or its file
 
 
 def load_plan(path: str | Path) -> Plan:
     """Read and check a plan; folders in it are relative to the file. Raises `PlanError` that names the key."""
     path = Path(path)
-    given = read_toml(path, PlanError)
-    plan = make_plan(given, file=path)
-    return _anchored(plan, path.resolve().parent)
+    plan, folder = make_plan(read_toml(path, PlanError), file=path), path.resolve().parent
+    sources = tuple(s.model_copy(update={"folder": folder / s.folder}) if s.folder else s for s in plan.sources)
+    lenses = plan.lenses.model_copy(update={"folders": tuple(folder / own for own in plan.lenses.folders)})
+    return plan.model_copy(update={"sources": sources, "lenses": lenses})
 
 
-def make_plan(given: dict[str, Any], *, file: str | Path | None = None) -> Plan:
-    """A plan from what a TOML file holds."""
-    return validated(Plan, given, PlanError, file)
+def make_plan(settings: Mapping[str, Any], *, file: str | Path | None = None) -> Plan:
+    """A plan from what a TOML file holds. Raises `PlanError` that names the key."""
+    return validated(Plan, dict(settings), PlanError, file)
+
+
+def as_plan(plan: PlanLike) -> Plan:
+    """A plan from a plan, its settings, or its file."""
+    if isinstance(plan, Plan):
+        return plan
+    if isinstance(plan, str | Path):
+        return load_plan(plan)
+    if isinstance(plan, Mapping):
+        return make_plan(plan)
+    raise PlanError(f"a plan of type {type(plan).__name__}; expected a Plan, a dict of settings or a plan file")
 
 
 def completed(old: dict[str, Any]) -> dict[str, Any]:
     """A plan of an earlier version as JSON: what it could not say yet has its default, which changes nothing."""
 
-    def filled(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-        both = {k: (v, given[k]) for k, v in defaults.items() if isinstance(v, dict) and isinstance(given.get(k), dict)}
-        return defaults | given | {key: filled(*parts) for key, parts in both.items()}
+    def filled(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+        both = {k: (v, own[k]) for k, v in defaults.items() if isinstance(v, dict) and isinstance(own.get(k), dict)}
+        return defaults | own | {key: filled(*parts) for key, parts in both.items()}
 
     return filled(make_plan({}).as_json(), old)
-
-
-def _anchored(plan: Plan, folder: Path) -> Plan:
-    """Relative folders become absolute."""
-
-    def whole(path: Path) -> Path:
-        return path if path.is_absolute() else folder / path
-
-    sources = tuple(s if s.folder is None else s.model_copy(update={"folder": whole(s.folder)}) for s in plan.sources)
-    lenses = plan.lenses.model_copy(update={"folders": tuple(whole(p) for p in plan.lenses.folders)})
-    return plan.model_copy(update={"sources": sources, "lenses": lenses})

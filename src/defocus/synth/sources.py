@@ -21,7 +21,7 @@ from ..files.randomness import seed_for
 from ..photo.isp import SensorColour
 from ..scene.procedural import SCENES
 from .lens_pool import divide
-from .plan import SPLITS, Plan, Source, SplitName
+from .plan import SPLITS, PhotoSource, Plan, SplitName
 
 KEPT = 8  # photographs that a worker holds
 
@@ -125,7 +125,7 @@ class SourceCache:
         return held
 
 
-def _scenes(source: Source, plan: Plan, number: int) -> list[SourceName]:
+def _scenes(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
     names = source.names or SCENES
     for name in names:
         if name not in SCENES:
@@ -134,7 +134,7 @@ def _scenes(source: Source, plan: Plan, number: int) -> list[SourceName]:
     return [SourceName(f"scene:{names[k % len(names)]}:{seed}", "scenes") for k, seed in enumerate(seeds)]
 
 
-def _files(source: Source, number: int) -> list[SourceName]:
+def _files(source: PhotoSource, number: int) -> list[SourceName]:
     folder = source.folder
     assert folder is not None
     if not folder.is_dir():
@@ -155,7 +155,7 @@ def missing_depths(plan: Plan) -> list[str]:
     return [str(photo) for source in folders for photo, depth in _photos(source) if not depth.is_file()]
 
 
-def _photos(source: Source) -> list[tuple[Path, Path]]:
+def _photos(source: PhotoSource) -> list[tuple[Path, Path]]:
     """The photographs in a folder, each with where its depth should be."""
     assert source.folder is not None
     suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES

@@ -1,8 +1,11 @@
-"""A folder before and after the work: where the ledger lies, and what stands beside the pictures at the end."""
+"""What is written into the folder of a data set: pictures as pairs are made, and what stands beside them at the end."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +13,19 @@ from .. import __version__
 from ..errors import DatasetError
 from ..files.pair_folders import JSON_LINES, LEDGER, PLAN, pictures_of
 from ..files.pictures import decode_picture
+from ..files.png import png_bytes
 from ..files.stores import Store, open_store
 from .dataset_card import card_text
-from .layouts import is_picture_path
+from .layouts import is_picture_path, pair_paths, shard_bytes, shard_path
 from .ledger import Ledger
 from .metadata import CARD, CHECKSUMS, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
+from .pairs import Made, Stopwatch
 from .places import published_places
 from .plan import Plan
+from .tasks import Task
 
 SAMPLES = 12  # pairs of the sample figure
+THREADS = 6  # that compress and write pictures
 
 
 def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Store, Path]:
@@ -48,6 +55,55 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
         )
     store.check_writable()
     return store, file
+
+
+class PairWriter:
+    """Compresses the pictures of pairs and writes them in a layout, in threads of its own."""
+
+    def __init__(self, store: Store, layout: str) -> None:
+        self._store, self._layout = store, layout
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="write")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def write(self, task: Task, pairs: Sequence[Made], watch: Stopwatch) -> dict[str, dict[str, Any]]:
+        """Write the pairs of a task; for each id and role path, sha256 and bytes of its file or member of a shard."""
+        encoded = list(self._threads.map(_encoded, pairs))
+        watch.lap("encode")
+        if self._layout == "webdataset":
+            files = self._write_shard(task, pairs, encoded)
+        else:
+            ids = [pair.recipe.id for pair in pairs]
+            files = dict(zip(ids, self._threads.map(self._write_pair, ids, encoded), strict=True))
+        watch.lap("write")
+        return files
+
+    def _write_pair(self, identity: str, pictures: dict[str, bytes]) -> dict[str, Any]:
+        files = {}
+        for role, path in pair_paths(self._layout, identity, tuple(pictures)).items():
+            data = pictures[role]
+            self._store.write(path, data)
+            files[role] = {"path": path, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        return files
+
+    def _write_shard(
+        self, task: Task, pairs: Sequence[Made], encoded: list[dict[str, bytes]]
+    ) -> dict[str, dict[str, Any]]:
+        if not pairs:
+            return {}
+        assert task.shard is not None
+        path = shard_path(task.split, task.shard)
+        data, members = shard_bytes([(p.recipe.id, files, p.record) for p, files in zip(pairs, encoded, strict=True)])
+        self._store.write(path, data)
+        return {
+            identity: {role: member | {"path": path} for role, member in by_role.items()}
+            for identity, by_role in members.items()
+        }
+
+
+def _encoded(pair: Made) -> dict[str, bytes]:
+    return {role: png_bytes(values) for role, values in pair.pictures.items()}
 
 
 def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:

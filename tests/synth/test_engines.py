@@ -1,0 +1,135 @@
+"""Engines do all tasks, whatever dies: those of this machine and those of a real Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from defocus.errors import DatasetError, MissingExtraError
+from defocus.files.pair_folders import LEDGER
+from defocus.synth import tasks
+from defocus.synth.engines import TRIES, Engine, Failure
+from defocus.synth.engines.local import LocalEngine
+from defocus.synth.engines.ray import RayEngine
+from defocus.synth.plan import make_plan
+from defocus.synth.run import run_plan
+
+from .counting import Counter
+
+# Ray leaves sockets and files to the garbage collector, and forks.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
+]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A cluster of two workers for the tests of this file, whose processes find the modules of these tests."""
+    import ray
+
+    assert not ray.is_initialized()
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=128 * 2**20,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}},
+    )  # fmt: skip
+    yield ray
+    ray.shutdown()
+
+
+def squares(engine: Engine, folder: Path, *extra: str) -> dict[Any, Any]:
+    start = partial(Counter, str(folder))
+    done = dict(engine.run(start, iter([*range(5), *extra, *range(5, 12)])))
+    assert {task: done[task] for task in range(12)} == {n: n * n for n in range(12)}
+    return done
+
+
+@pytest.fixture(params=["local", "ray"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
+    monkeypatch.syspath_prepend(str(ROOT))
+    engine = LocalEngine(2) if request.param == "local" else RayEngine(2)
+    yield engine
+    engine.close()
+
+
+def test_a_lost_worker_loses_nothing(engine: Engine, tmp_path: Path) -> None:
+    assert squares(engine, tmp_path, "die once")["die once"] == 0
+    assert len(list(tmp_path.glob("worker-*"))) >= 2
+
+
+def test_only_the_task_that_kills_its_workers_is_given_up(engine: Engine, tmp_path: Path) -> None:
+    done = squares(engine, tmp_path, "die", "wrong")
+    assert isinstance(done["die"], Failure)
+    assert f"lost {TRIES} times" in done["die"].reason
+    assert done["wrong"] == Failure("ValueError: no such number")
+
+
+def test_workers_are_kept_between_passes(engine: Engine, tmp_path: Path) -> None:
+    start = partial(Counter, str(tmp_path))
+    for _ in range(2):
+        assert sorted(engine.run(start, iter(range(4)))) == [(n, n * n) for n in range(4)]
+    assert len(list(tmp_path.glob("worker-*"))) <= 2
+
+
+def test_one_worker_is_this_process(tmp_path: Path) -> None:
+    engine = LocalEngine(1)
+    assert squares(engine, tmp_path, "wrong")["wrong"] == Failure("ValueError: no such number")
+    engine.close()
+    assert [path.name for path in tmp_path.iterdir()] == [f"worker-{os.getpid()}"]
+
+
+def test_workers_that_cannot_begin(cluster: Any, tmp_path: Path) -> None:
+    engine = RayEngine(1)
+    with pytest.raises(DatasetError, match=r"a Ray worker cannot begin: .*No such file"):
+        list(engine.run(partial(Counter, str(tmp_path / "nowhere")), iter([1])))
+    engine.close()
+
+
+def test_connection_of_others_is_used_and_kept(cluster: Any, tmp_path: Path) -> None:
+    engine = RayEngine(1)
+    assert engine.device() == "Ray, 1 node, 2 CPUs"
+    engine.close()
+    assert cluster.is_initialized()
+    with pytest.raises(DatasetError, match=r"connected to Ray .* already"):
+        RayEngine(1, "192.0.2.1:6379").device()
+    with pytest.raises(DatasetError, match=r"1000 workers, but the Ray cluster has 2 CPUs"):
+        list(RayEngine(1000).run(partial(Counter, str(tmp_path)), iter([1])))
+
+
+def test_pairs_of_a_cluster_are_the_same_bytes(
+    cluster: Any, tiny_plan: dict[str, Any], reference_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PAIRS_PER_TASK", {"cpu": 1, "gpu": 1})  # more tasks than workers hold
+    monkeypatch.chdir(tmp_path)
+    summary = run_plan(make_plan(tiny_plan), "relative", RayEngine(2))
+    assert summary.complete
+    assert summary.failed == 0
+    made, expected = contents(tmp_path / "relative"), contents(reference_folder)
+    assert sum(name.endswith("png") for name in made) == 21
+    assert made.keys() == expected.keys()
+    assert [name for name in expected if made[name] != expected[name]] == []
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but the ledger, which knows times."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(LEDGER))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"Ray engine needs the extra \[ray\]"):
+        RayEngine(2)
+    with pytest.raises(DatasetError, match="0 workers"):
+        RayEngine(0)
