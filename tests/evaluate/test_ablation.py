@@ -15,7 +15,7 @@ from defocus.cli.train_progress import TrainBar
 from defocus.errors import ConfigError, DatasetError
 from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, AblationStudy, run_ablation, variant_plan
 from defocus.evaluate.figures import draw_levels
-from defocus.evaluate.results import Record, Results
+from defocus.evaluate.results import PictureRecord, Results
 from defocus.files.settings import settings_difference
 from defocus.restore.data import PairDataset
 from defocus.restore.training import TrainProgress
@@ -130,7 +130,9 @@ def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:
         place = next((n for n, v in enumerate(VARIANTS) if row.trained_on.startswith(v.title)), 10)
         less = place + 0.5 * (row.trained_on.endswith("seed 1") and place > 0)
         for picture in range(12):
-            one = Record(test.key, row.key, f"{picture:02d}", 1.0 + picture % 2 * 2.0, {"psnr": 30.0 + picture - less})
+            one = PictureRecord(
+                test.key, row.key, f"{picture:02d}", 1.0 + picture % 2 * 2.0, {"psnr": 30.0 + picture - less}
+            )
             if (picture, row.trained_on) != (11, "one depth, seed 1"):  # a picture that one of them does not have
                 records.append(one)
     results = Results(table, tuple(records))

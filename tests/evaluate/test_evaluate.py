@@ -19,7 +19,7 @@ from defocus.cli import run
 from defocus.errors import ConfigError, DatasetError, DefocusError
 from defocus.evaluate.evaluation import evaluate_table
 from defocus.evaluate.figures import choose_crops
-from defocus.evaluate.results import BlurLevel, Problem, Record, Results, ranks
+from defocus.evaluate.results import BlurLevel, PictureRecord, Problem, Results, ranks
 from defocus.evaluate.table_file import TEMPLATE, EvaluationTable, TableRow, load_table
 from defocus.evaluate.tables import compare, latex, level_table, main_table, number_text
 from defocus.restore.similarity import psnr
@@ -285,7 +285,7 @@ def made_results(metrics: tuple[str, ...] = ("psnr", "lpips"), **changes: Any) -
         noise = random.normal(0.0, spread, 100)
         for i in range(100):
             values = {"psnr": mean + level[i] + noise[i], "lpips": 1.0 - mean / 100 + 0.001 * noise[i]}
-            records.append(Record("t", row.key, f"{i:03d}", 1.0 + i % 20, values))
+            records.append(PictureRecord("t", row.key, f"{i:03d}", 1.0 + i % 20, values))
     return Results(table, tuple(records))
 
 
@@ -309,7 +309,7 @@ def test_means_intervals_and_paired_differences() -> None:
     held = 0
     for _ in range(300):
         records = [
-            Record("t", "input", str(i), None, {"psnr": float(v)}) for i, v in enumerate(random.normal(0, 1, 60))
+            PictureRecord("t", "input", str(i), None, {"psnr": float(v)}) for i, v in enumerate(random.normal(0, 1, 60))
         ]
         low, high = Results(results.table, tuple(records)).means("t", "psnr")["input"].interval or (0, 0)
         held += low < 0.0 < high
@@ -362,7 +362,7 @@ def test_levels_of_blur() -> None:
     assert found.value == pytest.approx(np.mean(wanted))
     text = level_table(results, results.table.tests[0], "psnr")
     assert "| ≤ 5 (25) | 5–10 (25) | > 10 (50) |" in text
-    bare = Results(results.table, tuple(Record(r.test, r.row, r.image, None, r.values) for r in results.records))
+    bare = Results(results.table, tuple(PictureRecord(r.test, r.row, r.image, None, r.values) for r in results.records))
     assert level_table(bare, results.table.tests[0], "psnr") == ""
 
 

@@ -25,7 +25,7 @@ from ..files.pictures import PICTURES
 from ..files.stores import open_store
 from .figures import draw_figures
 from .measures import Display, Measure, make_measure
-from .results import Problem, Record, Results
+from .results import PictureRecord, Problem, Results
 from .saved import SavedPictures, fingerprint
 from .table_file import EvaluationTable, TableRow, Test
 from .tables import compare, latex
@@ -175,10 +175,10 @@ class _Run:
                 done += 1
         return problems
 
-    def measure(self) -> tuple[list[Record], list[Problem]]:
+    def measure(self) -> tuple[list[PictureRecord], list[Problem]]:
         """The values of all pictures, and the problems; values that were measured before are taken from the file."""
         journal = MeasureJournal(self.out / MEASURED)
-        records: list[Record] = []
+        records: list[PictureRecord] = []
         problems: list[Problem] = []
         items = self.items()
         for number, (test, item) in enumerate(items):
@@ -196,7 +196,7 @@ class _Run:
                         with _listed(problems, test, row, item):
                             values[measure.kind.name] = journal.value(measure, image, truth)
                 if values:
-                    records.append(Record(test.key, row.key, item.id, item.blur_px, values))
+                    records.append(PictureRecord(test.key, row.key, item.id, item.blur_px, values))
         return records, problems
 
     def source(self, row: TableRow, test: Test, item: TestImage) -> Image | None:

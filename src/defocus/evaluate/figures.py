@@ -12,7 +12,7 @@ from scipy.ndimage import uniform_filter
 
 from ..errors import DefocusError
 from .measures import KINDS
-from .results import Problem, Record, Results
+from .results import PictureRecord, Problem, Results
 from .table_file import TableRow, Test, slug
 from .tables import LEVELLED, level_means, number_text, picture_count
 from .test_sets import Image, TestImage, TestSet
@@ -123,7 +123,7 @@ def _draw_picture(results: Results, test: Test, item: TestImage, source: Source,
     save(draw_comparison(panels, boxes, f"{test.label}: {item.id}{blur}"), file)
 
 
-def _measures(record: Record, metrics: Sequence[str]) -> str:
+def _measures(record: PictureRecord, metrics: Sequence[str]) -> str:
     """The first measures of a picture in words."""
     names = [m for m in metrics if m in record.values][:MEASURES]
     return "   ".join(f"{KINDS[m].label} {number_text(record.values[m], KINDS[m].decimals)}" for m in names)

@@ -273,7 +273,7 @@ def curves(
 def _facts(pair: PairAnalysis) -> dict[str, str]:
     row, light, bias = pair.row(), pair.light, pair.bias
     shift = f"{_signed(row['shift_right_px'])} px right, {_signed(row['shift_down_px'])} px down"
-    stops, colour = "cannot be told", ""
+    stops, colour = "unknown", ""
     if light is not None:
         gains = ", ".join(f"{gain:.3f}" for gain in light.gains)
         stops = f"{_signed(light.exposure_ev)} EV, corners {_signed(light.corner_ev)} EV; red, green, blue × {gains}"

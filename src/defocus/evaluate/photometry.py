@@ -28,7 +28,7 @@ FEWEST = 12  # cells
 
 @dataclass(frozen=True)
 class Photometry:
-    """The blurred picture against the sharp one. None where too few cells could be compared."""
+    """The light of the blurred picture against that of the sharp one."""
 
     exposure_ev: float  # stops; positive: the blurred one is brighter
     gains: tuple[float, float, float]  # of each colour alone
@@ -37,7 +37,6 @@ class Photometry:
     offset: Float[np.ndarray, "3"]
     before: float  # root mean square difference of cells, in levels of 255
     after: float  # of what the fit leaves
-    cells: int
 
     def applied(self, linear: Float[np.ndarray, "h w 3"]) -> Float[np.ndarray, "h w 3"]:
         """The sharp picture in the light and colours of the blurred one; linear, not clipped."""
@@ -46,24 +45,22 @@ class Photometry:
         return ((linear @ self.matrix.T.astype(np.float32)) + self.offset.astype(np.float32)) * fall[..., None]
 
     def exposed(self, linear: Float[np.ndarray, "h w 3"]) -> Float[np.ndarray, "h w 3"]:
-        """The same by the exposure alone."""
+        """The sharp picture in the exposure of the blurred one."""
         return linear * np.float32(2.0**self.exposure_ev)
 
 
 def to_linear(display: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """sRGB, cut to 0..1, to linear light."""
-    v = np.clip(np.asarray(display, np.float32), 0.0, 1.0)
-    return from_srgb(v).astype(np.float32)
+    """Linear light of sRGB values, cut to 0..1."""
+    return from_srgb(np.clip(np.asarray(display, np.float32), 0.0, 1.0)).astype(np.float32)
 
 
 def to_display(linear: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Linear light, cut to 0..1, to sRGB."""
-    x = np.clip(np.asarray(linear, np.float32), 0.0, 1.0)
-    return to_srgb(x).astype(np.float32)
+    """sRGB values of linear light, cut to 0..1."""
+    return to_srgb(np.clip(np.asarray(linear, np.float32), 0.0, 1.0)).astype(np.float32)
 
 
 def grey_of(linear: Float[np.ndarray, "h w 3"]) -> Float[np.ndarray, "h w"]:
-    """Luminance."""
+    """Luminance of linear sRGB."""
     return linear @ np.array(LUMINANCE, np.float32)
 
 
@@ -74,7 +71,8 @@ def match_light(
     *,
     cell_px: int = 32,
 ) -> Photometry | None:
-    """Fit the light of two linear pictures, the sharp one already where its content lies in the blurred one."""
+    """The light of two linear pictures, the sharp one already where its content lies in the blurred one; None where too
+    few cells can be compared."""
     if sharp.shape != blurred.shape:
         raise DefocusError(f"pictures of shapes {sharp.shape} and {blurred.shape}; expected the same")
     height, width = sharp.shape[:2]
@@ -84,26 +82,19 @@ def match_light(
     for one in (sharp, blurred):
         good = good & np.all((one > CLIPPED[0]) & (one < CLIPPED[1]), axis=-1)
     share = cell_means(good[..., None].astype(np.float32), cell)[..., 0]
-    chosen = share > 0.97
-    if chosen.sum() < FEWEST:
+    good_cells = share > 0.97
+    if good_cells.sum() < FEWEST:
         return None
     radius2 = cell_means(_radius2(height, width)[..., None], cell)[..., 0]
-    s, t, r2 = a[chosen].astype(np.float64), b[chosen].astype(np.float64), radius2[chosen]
+    s, t, r2 = (values[good_cells] for values in (a, b, radius2))
     light = np.array(LUMINANCE)
     exposure, corner = _falloff(s @ light, t @ light, r2)
     flat = t * np.exp2(-corner * r2)[:, None]
     gains = [_gain(s[:, c], flat[:, c]) for c in range(3)]
     matrix, offset = _affine(s, flat, np.diag(gains))
-    made = (s @ matrix.T + offset) * np.exp2(corner * r2)[:, None]
+    fitted = (s @ matrix.T + offset) * np.exp2(corner * r2)[:, None]
     return Photometry(
-        exposure_ev=exposure,
-        gains=(gains[0], gains[1], gains[2]),
-        corner_ev=corner,
-        matrix=matrix,
-        offset=offset,
-        before=_levels(s, t),
-        after=_levels(made, t),
-        cells=int(chosen.sum()),
+        exposure, (gains[0], gains[1], gains[2]), corner, matrix, offset, _levels(s, t), _levels(fitted, t)
     )
 
 
@@ -118,11 +109,11 @@ def histogram_distance(
     a: Float[np.ndarray, "h w 3"], b: Float[np.ndarray, "h2 w2 3"], bins: int = 256
 ) -> tuple[float, float, float]:
     """Earth mover's distance of the display values 0..1 of each colour, in levels of 255."""
-    made = []
+    distances = []
     for c in range(3):
         sums = [np.cumsum(np.histogram(one[..., c], bins, (0.0, 1.0))[0] / one[..., c].size) for one in (a, b)]
-        made.append(float(np.abs(sums[0] - sums[1]).sum() * 255.0 / bins))
-    return made[0], made[1], made[2]
+        distances.append(float(np.abs(sums[0] - sums[1]).sum() * 255.0 / bins))
+    return distances[0], distances[1], distances[2]
 
 
 def _radius2(height: int, width: int) -> Float[np.ndarray, "h w"]:
@@ -141,14 +132,12 @@ def _falloff(s: Float[np.ndarray, "n"], t: Float[np.ndarray, "n"], r2: Float[np.
     """Exposure and corner, in stops, from the ratios of luminances; bright cells count more, as their noise is less."""
     ratio = np.log2(t / s)
     base = np.sqrt(s)
-    weight = base
     design = np.stack([np.ones_like(r2), r2], axis=-1)
-    found = np.array([float(np.median(ratio)), 0.0])
+    stops = np.array([float(np.median(ratio)), 0.0])
     for _ in range(15):
-        weight = base * _robust(ratio - design @ found)
-        root = np.sqrt(weight)
-        found = np.linalg.lstsq(design * root[:, None], ratio * root, rcond=None)[0]
-    return float(found[0]), float(found[1])
+        root = np.sqrt(base * _robust(ratio - design @ stops))
+        stops = np.linalg.lstsq(design * root[:, None], ratio * root, rcond=None)[0]
+    return float(stops[0]), float(stops[1])
 
 
 def _gain(s: Float[np.ndarray, "n"], t: Float[np.ndarray, "n"]) -> float:

@@ -21,7 +21,6 @@ from .photometry import Photometry, to_display, to_linear
 from .registration import Registration, Similarity, middle_of
 
 SIGMAS_PX = (0.0, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
-CEILINGS = ("shift", "similarity", "local", "exposure", "colour", "all")
 
 
 @dataclass(frozen=True)

@@ -21,58 +21,50 @@ ABOVE_NOISE = 8.0
 LEAST_CONTRAST = 0.02  # of a step, linear light 0..1
 FEWEST = 24  # edge pixels of a block
 WIDEST = 6.0  # pixels: beyond, the two scales see the same
-QUANTILE = 0.5
 BLURRED_PX = 1.5  # a truth whose sharpest edges are wider than this is not sharp
 
 
 @dataclass(frozen=True)
 class BlurMap:
-    """σ of the sharpest edges in blocks [rows, cols], in pixels; NaN where there are too few edges."""
+    """Median σ of the edges in blocks [rows, cols], in pixels; NaN where there are too few edges."""
 
-    block_px: int
-    x: Float[np.ndarray, "cols"]
-    y: Float[np.ndarray, "rows"]
     sigma_px: Float[np.ndarray, "rows cols"]
-    edges: Int[np.ndarray, "rows cols"]
 
     @property
-    def known(self) -> Bool[np.ndarray, "rows cols"]:
-        return np.isfinite(self.sigma_px)
+    def with_edges(self) -> Float[np.ndarray, "blocks"]:
+        """σ of the blocks that have edges."""
+        return self.sigma_px[np.isfinite(self.sigma_px)]
 
     def quantile(self, part: float) -> float:
-        """Of the blocks with edges; NaN without any."""
-        return float(np.quantile(self.sigma_px[self.known], part)) if self.known.any() else float("nan")
+        """A quantile of σ over the blocks with edges; NaN without any."""
+        return float(np.quantile(self.with_edges, part)) if self.with_edges.size else float("nan")
 
     @property
     def blurred_share(self) -> float:
-        """Of the blocks with edges; NaN without any."""
-        return float((self.sigma_px[self.known] > BLURRED_PX).mean()) if self.known.any() else float("nan")
+        """The share of the blocks with edges that are not sharp; NaN without any."""
+        return float((self.with_edges > BLURRED_PX).mean()) if self.with_edges.size else float("nan")
 
 
 def blur_map(grey: Float[np.ndarray, "h w"], *, block_px: int = 64) -> BlurMap:
-    """Of a picture of linear light."""
+    """The blur of a grey picture of linear light, block by block."""
     values = np.asarray(grey, np.float32)
-    where, sigma = edge_widths(values)
+    (y, x), sigma = edge_widths(values)
     block = max(8, min(block_px, *values.shape))
     rows, cols = (max(1, n // block) for n in values.shape)
-    middle_y, middle_x = (
-        (np.arange(n) + 0.5) * size / n - 0.5 for n, size in ((rows, values.shape[0]), (cols, values.shape[1]))
-    )
-    index = (where[0] * rows // values.shape[0]) * cols + where[1] * cols // values.shape[1]
-    made = np.full(rows * cols, np.nan)
+    index = (y * rows // values.shape[0]) * cols + x * cols // values.shape[1]
+    medians = np.full(rows * cols, np.nan)
     counts = np.bincount(index, minlength=rows * cols)
     order = np.argsort(index, kind="stable")
     for number, part in enumerate(np.split(sigma[order], np.cumsum(counts)[:-1])):
         if part.size >= FEWEST:
-            made[number] = np.quantile(part, QUANTILE)
-    shape = (rows, cols)
-    return BlurMap(block, middle_x, middle_y, made.reshape(shape), counts.reshape(shape))
+            medians[number] = np.median(part)
+    return BlurMap(medians.reshape(rows, cols))
 
 
 def edge_widths(
     values: Float[np.ndarray, "h w"],
 ) -> tuple[tuple[Int[np.ndarray, "n"], Int[np.ndarray, "n"]], Float[np.ndarray, "n"]]:
-    """Row and column of the pixels on edges, and σ there."""
+    """Rows and columns of the pixels on edges, and σ there."""
     fine = [ndimage.gaussian_filter(values, SCALES[0], order) for order in ((0, 1), (1, 0))]
     slope = np.hypot(*fine)
     on_edge = _ridges(slope, fine[0], fine[1])
@@ -97,8 +89,8 @@ def noise_level(values: Float[np.ndarray, "h w"]) -> float:
     if min(values.shape) < 3:
         return 0.0
     kernel = np.array([[1.0, -2.0, 1.0], [-2.0, 4.0, -2.0], [1.0, -2.0, 1.0]], np.float32)
-    seen = ndimage.convolve(values, kernel, mode="mirror")
-    return float(1.4826 * np.median(np.abs(seen)) / 6.0)
+    differences = ndimage.convolve(values, kernel, mode="mirror")
+    return float(1.4826 * np.median(np.abs(differences)) / 6.0)
 
 
 def _ridges(

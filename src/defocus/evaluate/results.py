@@ -30,7 +30,7 @@ FEWEST, FEW = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PictureRecord:
     """The values of one picture of one row, by measure."""
 
     test: str  # keys of test and row
@@ -76,7 +76,7 @@ class Results:
     """All values of a table's pictures, the problems, and notes on each test set."""
 
     table: EvaluationTable
-    records: tuple[Record, ...]
+    records: tuple[PictureRecord, ...]
     problems: tuple[Problem, ...] = ()
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -184,7 +184,7 @@ def pooled(results: Results, groups: Sequence[tuple[TableRow, Sequence[TableRow]
             if len(values) == len(rows):
                 metrics = [metric for metric in first.values if all(metric in one for one in values)]
                 means = {metric: float(np.mean([one[metric] for one in values])) for metric in metrics}
-                records.append(Record(first.test, row.key, first.image, first.blur_px, means))
+                records.append(PictureRecord(first.test, row.key, first.image, first.blur_px, means))
     others = tuple(row for row in results.table.rows if row.key not in members)
     table = results.table.model_copy(update={"rows": (*others, *(row for row, _ in groups))})
     return Results(table, tuple(records), results.problems, results.notes)

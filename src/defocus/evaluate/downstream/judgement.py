@@ -89,7 +89,7 @@ def judge(
     A picture of which one row fails is left out of all, so that means are over the same pictures.
     """
     if depth is None and segmenter is None:
-        raise DefocusError("neither depth nor segmentation was asked for")
+        raise DefocusError("neither a depth estimator nor a segmenter to judge by")
     judgements = Judgements()
     for number, item in enumerate(images):
         if progress is not None:
