@@ -69,10 +69,9 @@ def prepared(folder: Path, name: str, width: int) -> Sharp:
                         str(data["pattern"]), tuple(data["white_balance"].tolist()), data["camera_to_srgb"]
                     )
                 return Sharp(data["linear"], data["depth_m"], data["filled"], tuple(data["notes"].tolist()), colour)
-    from defocus.photo import read_photo
-    from defocus.photo.resize import reduced
+    from defocus.photo import read_photo, reduced
     from defocus.scene.depth_files import read_depth
-    from defocus.scene.depth_maps import Depth
+    from defocus.scene.depth_maps import DepthMap
 
     raw = next(folder.glob(f"{name}.[Cc][Rr]2"), None)
     photo = read_photo(raw or folder / f"{name}.png")
@@ -83,7 +82,7 @@ def prepared(folder: Path, name: str, width: int) -> Sharp:
         made = made_up_depth(linear)
         nothing = np.zeros(made.shape, bool)
         return Sharp(linear, made, nothing, (*photo.notes, "the depth is made up: none is known"), photo.colour)
-    found = Depth(depth.depth_m[part], depth.filled[part]).fitted(size, resize=True)
+    found = DepthMap(depth.depth_m[part], depth.filled[part]).fitted(size, resize=True)
     return Sharp(linear, found.depth_m, found.filled, (*photo.notes, *depth.notes))
 
 

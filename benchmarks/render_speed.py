@@ -29,8 +29,8 @@ import numpy as np
 
 from defocus.render.composite import composite, render_patches
 from defocus.render.field import render_photograph
+from defocus.scene.front_and_back import find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
-from defocus.scene.surfaces import find_surfaces
 from machine import machine, median_seconds
 
 PATCH, LAYERS, SIZE, BANDS = 384, 40, 128, 3

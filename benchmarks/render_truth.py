@@ -34,11 +34,10 @@ from PIL import Image
 from defocus.psf.baselines import disk
 from defocus.render.composite import composite
 from defocus.render.convolve import convolve
+from defocus.scene.front_and_back import find_surfaces, split_mixed
 from defocus.scene.inpaint import EDGE_PX, push_pull
 from defocus.scene.layers import Layers, cut_layers
-from defocus.scene.mixed import split_mixed
 from defocus.scene.procedural import SCENES, Scene, make_scene
-from defocus.scene.surfaces import find_surfaces
 from defocus.scene.thin_lens import ThinLens, near_depth_edge
 from machine import machine
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from defocus.cli import run
-from defocus.photo.resize import reduced
+from defocus.photo import reduced
 
 ONE_PSF = ["--bands", "d", "--nodes", "1x1"]
 LENS = ["--lens", "leica-summicron-50-f2", *ONE_PSF]

@@ -12,7 +12,6 @@ import pytest
 
 from defocus import photo
 from defocus.errors import PhotoError
-from defocus.photo.resize import reduced
 
 KEY = jax.random.key(0)
 COLOUR = photo.SensorColour.make()
@@ -23,7 +22,7 @@ OF_PICTURES: dict[str, Callable[[Any], Any]] = {
     "encode": photo.encode,
     "from_srgb": photo.from_srgb,
     "inverse_isp": lambda picture: photo.inverse_isp(picture, COLOUR),
-    "reduced": lambda picture: reduced(picture, (2, 2)),
+    "reduced": lambda picture: photo.reduced(picture, (2, 2)),
     "saturation_mask": photo.saturation_mask,
     "synthesise_saturation": lambda picture: photo.synthesise_saturation(picture, 1.0),
     "to_srgb": photo.to_srgb,

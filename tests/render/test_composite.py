@@ -11,8 +11,8 @@ from scipy.signal import fftconvolve
 from defocus.errors import DefocusError
 from defocus.render.composite import composite, render_patches, require_kernel
 from defocus.render.convolve import convolve
+from defocus.scene.front_and_back import Surfaces, find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
-from defocus.scene.surfaces import Surfaces, find_surfaces
 
 from .conftest import COLS, LAYERS, ROWS, SIZE, disks, smooth_noise
 

@@ -9,8 +9,8 @@ import pytest
 from defocus.errors import DefocusError
 from defocus.render.composite import composite
 from defocus.render.field import node_places, render_photograph
+from defocus.scene.front_and_back import find_surfaces
 from defocus.scene.layers import Layers, quantise
-from defocus.scene.surfaces import find_surfaces
 
 from .conftest import COLS, LAYERS, ROWS, SIZE, disks
 

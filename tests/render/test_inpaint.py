@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from defocus.scene.front_and_back import Surfaces, find_surfaces
 from defocus.scene.inpaint import find_hidden, push_pull
 from defocus.scene.layers import quantise
 from defocus.scene.procedural import make_scene
-from defocus.scene.surfaces import Surfaces, find_surfaces
 
 from .conftest import COLS, LAYERS, ROWS, smooth_noise
 

@@ -10,7 +10,7 @@ import pytest
 from defocus.cli import run
 from defocus.errors import DefocusError
 from defocus.scene.depth_files import read_depth
-from defocus.scene.noise import Grid, fractal
+from defocus.scene.fractal_noise import Grid, fractal
 from defocus.scene.procedural import SCENES, make_scene
 from defocus.scene.pupil_points import disc
 from defocus.scene.thin_lens import ThinLens, near_depth_edge

@@ -11,9 +11,9 @@ from defocus.errors import DefocusError
 from defocus.scene.pupil_points import disc, polygon
 from defocus.scene.raysampled import hidden_surface, ray_sampled, sharp_picture
 from defocus.scene.shapes import Backdrop, Ball, Card
-from defocus.scene.thin_lens import ThinLens, View, circle_of_confusion_px, near_depth_edge
+from defocus.scene.thin_lens import PinholeView, ThinLens, circle_of_confusion_px, near_depth_edge
 
-VIEW = View(64, 48, 300.0)
+VIEW = PinholeView(64, 48, 300.0)
 LENS = ThinLens(20.0, 1.0)
 
 
@@ -98,7 +98,7 @@ def edge_spread(x: np.ndarray, radius: float) -> np.ndarray:
 def test_blurred_edge_before_a_plain_wall() -> None:
     near = 0.6
     scene = [sheet(near, (1.0, 0.2, 0.0), left_m=0.0), sheet(3.0, (0.1, 0.6, 0.3))]
-    picture = ray_sampled(scene, View(64, 1, 300.0), LENS, disc(8192))
+    picture = ray_sampled(scene, PinholeView(64, 1, 300.0), LENS, disc(8192))
     coc = abs(circle_of_confusion_px(near, 1.0, 20.0, VIEW.focal_px))
     # The mean over the pixel's width too: the edge stands between two pixel columns.
     x = np.arange(VIEW.width)[:, None] - (VIEW.width - 1) / 2 + np.linspace(-0.475, 0.475, 20)
@@ -137,7 +137,7 @@ def test_depth_of_planes_balls_and_infinity_is_exact() -> None:
     )
     ball = Ball.make((0.02, 0.09, 1.2), 0.03, 0.01, lambda n: np.ones((*n.shape[1:], 3)))
     sky = Backdrop.make((0.5, 0.5), 0.01, 1, plain((0, 0, 0)))
-    view = View(64, 96, 300.0)
+    view = PinholeView(64, 96, 300.0)
     seen = sharp_picture([slanted, ball, sky], view, 1)
     x = ((np.arange(64) - 31.5) / 300.0)[None, :].astype(np.float64)
     y = ((47.5 - np.arange(96)) / 300.0)[:, None].astype(np.float64)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..photo import Photo, SensorColour
-    from ..scene.depth_maps import Depth
+    from ..scene.depth_maps import DepthMap
     from .progress import StageBar
 
 ESTIMATORS = ("depth-pro", "depth-anything-indoor", "depth-anything-outdoor")
@@ -98,8 +98,7 @@ def read_sharp(
         raise DefocusError(f"{photo}: give its --depth, a file or one of {', '.join(ESTIMATORS)}")
     if focus_m is None:
         raise DefocusError(f"{photo}: give --focus-m, the focus distance in metres")
-    from ..photo import read_photo
-    from ..photo.resize import reduced
+    from ..photo import read_photo, reduced
 
     bar("reading")
     read = read_photo(Path(photo))
@@ -139,7 +138,7 @@ def _scene(text: str, size: str, focus_m: float | None, bar: StageBar) -> SharpI
     )  # fmt: skip
 
 
-def _depth(text: str, read: Photo, linear: np.ndarray, scale_m: float | None, bar: StageBar) -> Depth:
+def _depth(text: str, read: Photo, linear: np.ndarray, scale_m: float | None, bar: StageBar) -> DepthMap:
     if text not in ESTIMATORS:
         from ..scene.depth_files import read_depth
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from ..errors import PhotoError
 from ..srgb import check_floats
@@ -28,3 +28,12 @@ def as_linear_light(picture: Any, what: str = "a photograph") -> Float[np.ndarra
         row, column, _ = np.argwhere(~np.isfinite(light))[0].tolist()
         raise PhotoError(f"{what}: its pixel in row {row}, column {column} is not a finite number")
     return light
+
+
+def reduced(linear: Shaped[np.ndarray, "h w 3"], size: tuple[int, int]) -> Float[np.ndarray, "height width 3"]:
+    """The picture made smaller, as larger pixels would see it: means of linear light; `size` = (width, height)."""
+    from PIL import Image
+
+    check_floats(linear, "linear light")
+    bands = [Image.fromarray(np.ascontiguousarray(linear[..., c], dtype=np.float32)) for c in range(3)]
+    return np.stack([np.asarray(band.resize(size, Image.Resampling.BOX)) for band in bands], axis=-1)

@@ -21,7 +21,7 @@ from ..files.pictures import turned
 from .bayer import PATTERNS, turned_pattern
 from .colour import choose_gains, choose_matrix, grey_gains, valid_gains
 from .isp import SensorColour
-from .photograph import RawPhoto, RgbPhoto, numpy_planes
+from .photos import RawPhoto, RgbPhoto, numpy_planes
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it complains of, our errors say
 

@@ -13,7 +13,7 @@ from ..srgb import from_srgb
 from .bayer import phase_of
 from .colour import grey_gains
 from .isp import SensorColour
-from .photograph import Photo, RawPhoto, RgbPhoto, numpy_planes
+from .photos import Photo, RawPhoto, RgbPhoto, numpy_planes
 from .raw import read_raw
 
 

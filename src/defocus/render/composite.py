@@ -11,7 +11,7 @@ behind everything nearer, near layers win over far ones. Here, therefore, from n
 with T, at first 1, the part of the pupil that is still free: a layer takes what it covers, as far as there is room (the
 "disjoint over" of image compositing). For a surface before a complete background both rules agree; a slanted surface is
 the plain sum of its layers, without gaps. A layer's α holds its visible pixels and what continues behind nearer
-surfaces (`scene.surfaces`). Colours are never clipped: a highlight keeps its energy and shows the PSF.
+surfaces (`scene.front_and_back`). Colours are never clipped: a highlight keeps its energy and shows the PSF.
 
 What remains is that the part of a layer that is covered and the layer's texture are taken as independent within the
 pupil. `parts` cuts each PSF into sectors, seen through the same sector of the pupil in every layer (mirrored in front
@@ -29,8 +29,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..errors import DefocusError
+from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import Layers
-from ..scene.surfaces import Surfaces, find_surfaces
 from .convolve import extend, transform, transform_length, valid_part
 
 SECTOR_FROM_PX = 2.0  # blur radius from which on a PSF's sectors are those of the pupil

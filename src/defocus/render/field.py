@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import DefocusError
+from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import BUCKET, Layers
-from ..scene.surfaces import Surfaces, find_surfaces
 from .composite import composite, require_kernel
 
 TILE_PX = 512  # with a kernel of 128 pixels, an FFT of 900

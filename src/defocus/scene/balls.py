@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from .noise import fractal_3d, hashed
+from .fractal_noise import fractal_3d, hashed
 from .textures import hex_colour, ramp, smooth
 
 Normals = Float[np.ndarray, "3 rows columns"]

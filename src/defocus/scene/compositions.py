@@ -6,9 +6,25 @@ for upright, square and wide pictures.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from . import compositions_indoors as indoors
 from . import compositions_outdoors as outdoors
-from .studio import Composition
+from .shapes import Shape
+from .studio import Studio
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A recipe: `build` makes the shapes; the lens is in mm, its focus in metres."""
+
+    about: str
+    focal_length_mm: float
+    pupil_radius_mm: float
+    focus_m: float
+    build: Callable[[Studio], tuple[Shape, ...]]
+
 
 COMPOSITIONS = {
     "portrait": Composition(

@@ -4,56 +4,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from .balls import mottled, swirled
+from .balls import BallPaint, mottled, swirled
 from .cutouts import lettering, segments
-from .noise import Grid, fractal
-from .palettes import OAK, WARM
-from .shapes import Card, Paint, Surface
+from .fractal_noise import Grid, fractal
+from .shapes import Card, Paint, Shape
 from .studio import Studio
-from .textures import brick, city_at_night, cloth, hex_colour, lamps, planks, stone
+from .textures import OAK, WARM, brick, city_at_night, cloth, hex_colour, lamps, planks, stone
 
 
-def table(s: Studio) -> tuple[Surface, ...]:
+def table(s: Studio) -> tuple[Shape, ...]:
     level, near, far, rise = -0.165, 0.62, 2.1, 0.145
-    tilt = np.array([0.0, 1.0, -rise]) / np.hypot(1.0, rise)
-
-    def stand(x: float, z: float, radius: float) -> tuple[float, float, float]:
-        on = np.array([x, level + rise * (z - near), z]) + radius * tilt
-        return float(on[0]), float(on[1]), float(on[2])
-
     things = (
-        (
-            stand(-0.105, 0.78, 0.036),
-            0.036,
-            mottled(s.seed + 1, ("b8480c", "dd7414", "ee9a2e"), largest=0.12, gloss=1.2),
-        ),
-        (
-            stand(0.045, 1.02, 0.048),
-            0.048,
-            mottled(s.seed + 2, ("6e0f14", "a51c1c", "c4452a", "d9a441"), largest=0.8, gloss=2.5),
-        ),
-        (stand(-0.10, 1.32, 0.055), 0.055, mottled(s.seed + 3, ("4a6b1c", "7f9a2e", "b4bf4e"), largest=0.7, gloss=1.5)),
-        (stand(0.25, 1.62, 0.060), 0.060, swirled(s.seed + 4, ("17324f", "3f7fa6", "e8e2d0"))),
+        (-0.105, 0.78, 0.036, mottled(s.seed + 1, ("b8480c", "dd7414", "ee9a2e"), largest=0.12, gloss=1.2)),
+        (0.045, 1.02, 0.048, mottled(s.seed + 2, ("6e0f14", "a51c1c", "c4452a", "d9a441"), largest=0.8, gloss=2.5)),
+        (-0.10, 1.32, 0.055, mottled(s.seed + 3, ("4a6b1c", "7f9a2e", "b4bf4e"), largest=0.7, gloss=1.5)),
+        (0.25, 1.62, 0.060, swirled(s.seed + 4, ("17324f", "3f7fa6", "e8e2d0"))),
     )
+    balls = [(s.on_floor(x, z, radius, level, near, rise), radius, paint) for x, z, radius, paint in things]
 
     def wood(grid: Grid) -> np.ndarray:
         colour = planks(grid, 0.11, OAK)
-        for (x, _, z), radius, _ in things:
+        for (x, _, z), radius, _ in balls:
             along = (z - (near + far) / 2) * np.hypot(1.0, rise)
-            shadow = (
-                np.hypot((grid.columns - x - 0.35 * radius) / 1.25, (grid.rows - along - 0.1 * radius) / 1.0) / radius
-            )
+            u, v = (grid.columns - x - 0.35 * radius) / 1.25, grid.rows - along - 0.1 * radius
+            shadow = np.hypot(u, v) / radius
             colour = colour * (1.0 - 0.72 * np.exp(-(shadow**2) * 1.3))[..., None]
         return colour
 
     return (
-        *(s.ball(centre, radius, paint) for centre, radius, paint in things),
+        *(s.ball(*ball) for ball in balls),
         *s.floor(level, near, far, 1, wood, rise),
         s.sheet(2.2, 2, lambda g: 0.8 * cloth(g, ("23405e", "b9b3a2", "7b2230", "d9cfb8"), 0.05, folds_m=0.16)),
     )
 
 
-def letters(s: Studio) -> tuple[Surface, ...]:
+def letters(s: Studio) -> tuple[Shape, ...]:
     def word(text: str, x: float, y: float, z: float, height: float, tag: int, paint: Paint, pen: float = 0.2) -> Card:
         size = (1.15 * height * len(text), 1.5 * height)
         lines = lettering(text, (0.0, 0.0), height, pen * height)
@@ -71,7 +56,7 @@ def letters(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def night(s: Studio) -> tuple[Surface, ...]:
+def night(s: Studio) -> tuple[Shape, ...]:
     def city(grid: Grid) -> np.ndarray:
         colour = city_at_night(grid, -0.05)
         street = lamps(grid, 60, 0.0042, 36.0, WARM, region=(-0.32, 0.32, -0.12, -0.02), tag=2)
@@ -106,7 +91,7 @@ def night(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def swatches(s: Studio) -> tuple[Surface, ...]:
+def swatches(s: Studio) -> tuple[Shape, ...]:
     palettes = (
         ("7b2230", "d9cfb8", "23405e"), ("1f4d3a", "c9b458", "efe9d8"), ("3b2f63", "b98bb0", "e9e1ea"),
         ("a3521e", "efd9a8", "5a2a20"), ("1d5c74", "e8e2d0", "c7412f"),
@@ -129,9 +114,8 @@ def swatches(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def marbles(s: Studio) -> tuple[Surface, ...]:
+def marbles(s: Studio) -> tuple[Shape, ...]:
     level, near, far, rise = -0.115, 0.45, 1.6, 0.17
-    tilt = np.array([0.0, 1.0, -rise]) / np.hypot(1.0, rise)
     palettes = (
         ("0c2f5c", "2f7fc4", "dff0ff"), ("5c0c18", "d1352f", "ffe0c0"), ("0d3b22", "2f9a58", "e4f7d0"),
         ("3c1458", "9a4fc0", "f0dcff"), ("5a3a08", "e0a022", "fff2c0"), ("101418", "5a6a78", "eef2f4"),
@@ -156,17 +140,11 @@ def marbles(s: Studio) -> tuple[Surface, ...]:
             colour = colour * (1.0 - 0.75 * np.exp(-(shadow**2) * 1.2))[..., None]
         return colour
 
-    def stand(x: float, z: float, radius: float) -> tuple[float, float, float]:
-        on = np.array([x, level + rise * (z - near), z]) + radius * tilt
-        return float(on[0]), float(on[1]), float(on[2])
+    def glass(k: int) -> BallPaint:
+        return swirled(s.seed * 31 + k, palettes[k % len(palettes)], turns=1.0 + k % 3, gloss=8.0)
 
     return (
-        *(
-            s.ball(
-                stand(x, z, r), r, swirled(s.seed * 31 + k, palettes[k % len(palettes)], turns=1.0 + k % 3, gloss=8.0)
-            )
-            for k, (x, z, r) in enumerate(placed)
-        ),
+        *(s.ball(s.on_floor(x, z, r, level, near, rise), r, glass(k)) for k, (x, z, r) in enumerate(placed)),
         *s.floor(level, near, far, 1, felt, rise),
         s.sheet(
             1.7,

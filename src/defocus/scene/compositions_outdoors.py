@@ -9,14 +9,13 @@ import numpy as np
 
 from .balls import face, knitted, mottled, striped
 from .cutouts import Cut, branch, foliage, leaves, pickets, scattered, segments, wire_mesh
-from .noise import Grid, fractal
-from .palettes import AUTUMN, GREENS, WARM
-from .shapes import Card, Surface
+from .fractal_noise import Grid, fractal
+from .shapes import Card, Shape
 from .studio import COVER, Studio
-from .textures import brick, grass, hex_colour, lamps, planks, sky, smooth, stone
+from .textures import AUTUMN, GREENS, WARM, brick, grass, hex_colour, lamps, planks, sky, smooth, stone
 
 
-def portrait(s: Studio) -> tuple[Surface, ...]:
+def portrait(s: Studio) -> tuple[Shape, ...]:
     ground = -0.30
 
     def garden(grid: Grid) -> np.ndarray:
@@ -42,7 +41,7 @@ def portrait(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def wire(s: Studio) -> tuple[Surface, ...]:
+def wire(s: Studio) -> tuple[Shape, ...]:
     def wall(grid: Grid) -> np.ndarray:
         colour = brick(grid)
         door = smooth(0.42 - np.abs(grid.columns - 0.75), 0.0, 0.01) * smooth(0.75 - grid.rows, 0.0, 0.01)
@@ -74,7 +73,7 @@ def wire(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def twigs(s: Studio) -> tuple[Surface, ...]:
+def twigs(s: Studio) -> tuple[Shape, ...]:
     def twig_card(z: float, tag: int, seed: int, lines: np.ndarray, count: int, palette: tuple[str, ...]) -> Card:
         def make(grid: Grid) -> Cut:
             wood = segments(grid, lines)
@@ -107,7 +106,7 @@ def twigs(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def street(s: Studio) -> tuple[Surface, ...]:
+def street(s: Studio) -> tuple[Shape, ...]:
     def wall(grid: Grid) -> np.ndarray:
         colour = brick(grid, (0.24, 0.085))
         step_u = 1.6
@@ -147,7 +146,7 @@ def street(s: Studio) -> tuple[Surface, ...]:
     )
 
 
-def sprays(s: Studio) -> tuple[Surface, ...]:
+def sprays(s: Studio) -> tuple[Shape, ...]:
     def spray(
         z: float,
         tag: int,

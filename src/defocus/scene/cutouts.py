@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from .noise import Grid, fractal, hashed, noise
+from .fractal_noise import Grid, fractal, hashed, noise
 from .textures import hex_colour, ramp, smooth
 
 Plane = Float[np.ndarray, "height width"]

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from ..errors import DepthError, MissingPackageError
 from ..files.pictures import opened_image
 from ..files.stores import write_file, writing_file
-from .depth_maps import Depth, Intrinsics, complete_depth
+from .depth_maps import DepthMap, Intrinsics, complete_depth
 
 SINTEL = 202021.25
 FORMATS = (".npz", ".npy", ".png", ".pfm", ".dpt", ".exr")
@@ -35,7 +35,7 @@ EXR_CHANNELS = ("Z", "Y", "R")
 Plane = Float[np.ndarray, "height width"]
 
 
-def read_depth(path: str | Path, *, scale_m: float | None = None) -> Depth:
+def read_depth(path: str | Path, *, scale_m: float | None = None) -> DepthMap:
     """Read a depth map in metres, its holes filled. `scale_m`: metres per unit of the file."""
     path = Path(path)
     kind = check_depth_path(path)

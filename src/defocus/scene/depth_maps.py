@@ -24,7 +24,7 @@ Intrinsics = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
-class Depth:
+class DepthMap:
     """Depth from the entrance pupil, in metres; inf: infinitely far."""
 
     depth_m: Float[np.ndarray, "height width"]  # float32, positive
@@ -38,7 +38,7 @@ class Depth:
         """Width and height."""
         return self.depth_m.shape[1], self.depth_m.shape[0]
 
-    def fitted(self, size: tuple[int, int], *, resize: bool = False) -> Depth:
+    def fitted(self, size: tuple[int, int], *, resize: bool = False) -> DepthMap:
         """The same map for a photograph of `size` = (width, height): another size is an error unless `resize`."""
         if size == self.size:
             return self
@@ -74,7 +74,7 @@ def complete_depth(
     intrinsics: Intrinsics | None = None,
     file: str | Path | None = None,
     notes: tuple[str, ...] = (),
-) -> Depth:
+) -> DepthMap:
     """Fill the holes of a depth map, and say so."""
     path = None if file is None else Path(file)
     depth = np.asarray(depth_m, dtype=np.float32)
@@ -82,7 +82,7 @@ def complete_depth(
         raise DepthError(f"an array of shape {depth.shape}; expected one number per pixel, [height, width]", file=path)
     holes = ~(depth > 0.0)
     if not holes.any():
-        return Depth(depth, holes, intrinsics, notes, path)
+        return DepthMap(depth, holes, intrinsics, notes, path)
     if holes.all():
         raise DepthError(f"none of its {depth.size} pixels has a depth: all are NaN, zero or negative", file=path)
     from scipy.ndimage import distance_transform_edt
@@ -92,7 +92,7 @@ def complete_depth(
         f"{int(holes.sum())} pixels without depth ({holes.mean():.2%}: {int(np.isnan(depth).sum())} NaN, the others "
         f"zero or negative) took the depth of the nearest pixel that has one, at most {distance.max():.0f} px away"
     )
-    return Depth(depth[row, column], holes, intrinsics, (*notes, note), path)
+    return DepthMap(depth[row, column], holes, intrinsics, (*notes, note), path)
 
 
 def _centres(new: int, old: int) -> Float[np.ndarray, " {new}"]:

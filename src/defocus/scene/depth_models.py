@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, DepthError, MissingExtraError
-from .depth_maps import Depth, complete_depth
+from .depth_maps import DepthMap, complete_depth
 
 FRAME_DIAGONAL_MM = math.hypot(36.0, 24.0)
 INVERSE_RANGE = (1e-4, 1e4)  # 1/m: the depths that Depth Pro's authors allow, 0.1 mm to 10 km
@@ -37,10 +37,10 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DepthEstimate:
     """A depth map and how it was found."""
 
-    depth: Depth
+    depth: DepthMap
     focal_px: float | None  # that the depth holds for
     focal_from: str  # "given", "the network", or "not used"
     model: str
@@ -71,7 +71,7 @@ def estimate_depth(
     weights: str | Path | None = None,
     focal_px: float | None = None,
     device: str | None = None,
-) -> Estimate:
+) -> DepthEstimate:
     """Depth of a photograph given as display sRGB, 0..1, at its full resolution.
 
     `weights` is a folder, or a name in the cache, of another checkpoint of the same kind. `focal_px` is the focal
@@ -95,7 +95,7 @@ def estimate_depth(
             depth, focal, origin = depth_anything(torch, network, pixels), focal_px, "not used"
     height, width = srgb.shape[:2]
     intrinsics = None if focal is None else (focal, focal, (width - 1) / 2.0, (height - 1) / 2.0)
-    return Estimate(complete_depth(depth.float().cpu().numpy(), intrinsics=intrinsics), focal, origin, source)
+    return DepthEstimate(complete_depth(depth.float().cpu().numpy(), intrinsics=intrinsics), focal, origin, source)
 
 
 def _load(source: str, kind: str) -> tuple[Any, Any]:

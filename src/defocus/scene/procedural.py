@@ -15,10 +15,10 @@ from jaxtyping import Float
 
 from ..errors import DefocusError
 from .compositions import COMPOSITIONS
-from .raysampled import Sharp, hidden_surface, ray_sampled, sharp_picture
-from .shapes import Surface
+from .raysampled import PinholePicture, hidden_surface, ray_sampled, sharp_picture
+from .shapes import Shape
 from .studio import FRAME_DIAGONAL_MM, Studio
-from .thin_lens import ThinLens, View
+from .thin_lens import PinholeView, ThinLens
 
 SCENES: tuple[str, ...] = tuple(COMPOSITIONS)
 SMALLEST, LARGEST = 16, 3072  # pixels across
@@ -31,16 +31,16 @@ class Scene:
     name: str
     about: str
     seed: int
-    surfaces: tuple[Surface, ...]
-    view: View
+    surfaces: tuple[Shape, ...]
+    view: PinholeView
     lens: ThinLens
     focal_length_mm: float  # of a 24 × 36 mm frame's diagonal, for a camera with this field of view
 
-    def picture(self, samples: int = 64, margin_px: int = 0) -> Sharp:
+    def picture(self, samples: int = 64, margin_px: int = 0) -> PinholePicture:
         """The sharp picture with its depth; `margin_px` adds what lies beyond the frame, on each side."""
         return sharp_picture(self.surfaces, self.view.padded(margin_px), samples)
 
-    def hidden(self, samples: int = 64, margin_px: int = 0) -> Sharp:
+    def hidden(self, samples: int = 64, margin_px: int = 0) -> PinholePicture:
         """What lies behind the first surface of each pixel."""
         return hidden_surface(self.surfaces, self.view.padded(margin_px), samples)
 
@@ -72,7 +72,7 @@ def make_scene(name: str, size: tuple[int, int] = (480, 320), seed: int = 0) -> 
         raise DefocusError(f"seed {seed}; expected a number from 0")
     composition = COMPOSITIONS[name]
     focal_px = composition.focal_length_mm / FRAME_DIAGONAL_MM * float(np.hypot(*size))
-    view = View(*size, focal_px)
+    view = PinholeView(*size, focal_px)
     surfaces = composition.build(Studio(view, seed))
     lens = ThinLens(composition.pupil_radius_mm, composition.focus_m)
     return Scene(name, composition.about, seed, surfaces, view, lens, composition.focal_length_mm)

@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 
 from ..errors import DefocusError
 from .pupil_points import disc, pixel_offsets
-from .shapes import Surface
-from .thin_lens import ThinLens, View
+from .shapes import Shape
+from .thin_lens import PinholeView, ThinLens
 
 BAND_PIXELS = 1 << 17  # rays that are followed at once: their arrays stay in the cache
 AXIS = (0.0, 0.0)
@@ -29,7 +29,7 @@ FARTHEST = np.float32(np.finfo(np.float32).max)  # stands for infinitely far, wh
 
 
 @dataclass(frozen=True)
-class Sharp:
+class PinholePicture:
     """A pinhole picture: linear RGB, smoothed over each pixel; depth (inf: infinitely far) and number of the surface at
     the middle of each pixel, −1 and nan where `valid` is false because there is no surface."""
 
@@ -39,7 +39,7 @@ class Sharp:
     valid: Bool[np.ndarray, "height width"]
 
 
-def sharp_picture(surfaces: Sequence[Surface], view: View, samples: int = 64) -> Sharp:
+def sharp_picture(surfaces: Sequence[Shape], view: PinholeView, samples: int = 64) -> PinholePicture:
     """The scene through a pinhole, each pixel the mean of `samples` rays."""
     linear = np.zeros((view.height, view.width, 3), dtype=np.float32)
     depth = np.empty((view.height, view.width), dtype=np.float32)
@@ -50,10 +50,10 @@ def sharp_picture(surfaces: Sequence[Surface], view: View, samples: int = 64) ->
             _, met, colour = _cast(surfaces, view, rows, AXIS, 0.0, _pair(offset))
             _refuse_nothing(met, view)
             linear[rows] += colour
-    return Sharp(linear / np.float32(samples), _public_depth(depth), number, np.ones(depth.shape, dtype=bool))
+    return PinholePicture(linear / np.float32(samples), _public_depth(depth), number, np.ones(depth.shape, dtype=bool))
 
 
-def hidden_surface(surfaces: Sequence[Surface], view: View, samples: int = 64) -> Sharp:
+def hidden_surface(surfaces: Sequence[Shape], view: PinholeView, samples: int = 64) -> PinholePicture:
     """What the pinhole would see if the surface in the middle of each pixel, and all that is nearer, were not there.
 
     Where there is nothing behind, `valid` is false, the colour 0 and the depth nan.
@@ -73,12 +73,12 @@ def hidden_surface(surfaces: Sequence[Surface], view: View, samples: int = 64) -
             linear[rows] += colour
         linear[rows] /= np.maximum(met, 1.0)[..., None]
     valid = number >= 0
-    return Sharp(np.where(valid[..., None], linear, 0.0), _public_depth(depth), number, valid)
+    return PinholePicture(np.where(valid[..., None], linear, 0.0), _public_depth(depth), number, valid)
 
 
 def ray_sampled(
-    surfaces: Sequence[Surface],
-    view: View,
+    surfaces: Sequence[Shape],
+    view: PinholeView,
     lens: ThinLens,
     pupil: Float[np.ndarray, "points 2"] | None = None,
     *,
@@ -106,7 +106,7 @@ def ray_sampled(
     return (linear / len(points)).astype(np.float32)
 
 
-def _bands(view: View) -> list[slice]:
+def _bands(view: PinholeView) -> list[slice]:
     step = max(1, BAND_PIXELS // view.width)
     return [slice(top, min(top + step, view.height)) for top in range(0, view.height, step)]
 
@@ -120,7 +120,7 @@ def _public_depth(depth: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*sha
     return np.where(depth == FARTHEST, np.float32(np.inf), np.where(np.isinf(depth), np.float32(np.nan), depth))
 
 
-def _refuse_nothing(met: Int[np.ndarray, "rows columns"], view: View) -> None:
+def _refuse_nothing(met: Int[np.ndarray, "rows columns"], view: PinholeView) -> None:
     if met.min() < 0:
         row, column = np.argwhere(met < 0)[0]
         raise DefocusError(
@@ -130,7 +130,12 @@ def _refuse_nothing(met: Int[np.ndarray, "rows columns"], view: View) -> None:
 
 
 def _window(
-    surface: Surface, view: View, rows: slice, a: tuple[float, float], per_focus: float, offset: tuple[float, float]
+    surface: Shape,
+    view: PinholeView,
+    rows: slice,
+    a: tuple[float, float],
+    per_focus: float,
+    offset: tuple[float, float],
 ) -> tuple[slice, slice]:
     """Rows (counted from the band's first) and columns that the surface can appear in."""
     outline = surface.outline()
@@ -146,8 +151,8 @@ def _window(
 
 
 def _cast(
-    surfaces: Sequence[Surface],
-    view: View,
+    surfaces: Sequence[Shape],
+    view: PinholeView,
     rows: slice,
     a: tuple[float, float],
     per_focus: float,

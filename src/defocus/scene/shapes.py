@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError
-from .noise import Grid
+from .fractal_noise import Grid
 
 MOST_TEXELS = 10000  # across a texture
 Paint = Callable[[Grid], np.ndarray]
@@ -37,7 +37,7 @@ class Hit:
 
 
 @runtime_checkable
-class Surface(Protocol):
+class Shape(Protocol):
     """One surface of a scene."""
 
     @property
@@ -93,12 +93,30 @@ def _bilinear_by_rows(texture: np.ndarray, i: np.ndarray, j: np.ndarray, fi: np.
     return left.reshape(len(j), len(i), *texture.shape[2:])
 
 
-def _plain_floats(surface: object, *names: str) -> None:
-    """Python's own numbers: numpy's would turn float32 arrays into float64 ones."""
-    for name in names:
-        value = getattr(surface, name)
-        plain = tuple(float(v) for v in value) if isinstance(value, tuple) else float(value)
-        object.__setattr__(surface, name, plain)
+class _Painted:
+    """What the shapes share: numbers of their own, and a texture that is read by bilinear interpolation."""
+
+    texture: Float[np.ndarray, "texel_rows texel_columns 3"]
+
+    def __post_init__(self) -> None:
+        # Python's own numbers: numpy's would turn float32 arrays into float64 ones.
+        for name, value in vars(self).items():
+            if not isinstance(value, np.ndarray | None):
+                plain = tuple(float(v) for v in value) if isinstance(value, tuple) else float(value)
+                object.__setattr__(self, name, plain)
+
+    def texels(self, u: np.ndarray, v: np.ndarray, width: float, height: float) -> tuple[Texels, Texels]:
+        """Columns and rows of the texture at places (u right, v up) about the middle of its `width` × `height`."""
+        rows, columns = self.texture.shape[:2]
+        return u * (columns / width) + (columns - 1) / 2.0, v * (-rows / height) + (rows - 1) / 2.0
+
+    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
+        return bilinear(self.texture, column, row)
+
+
+def painted(values: np.ndarray) -> np.ndarray:
+    """Paint as a texture holds it."""
+    return np.ascontiguousarray(values, dtype=np.float32)
 
 
 def texel_grid(width_m: float, height_m: float, pitch_m: float, seed: int) -> Grid:
@@ -114,7 +132,7 @@ def texel_grid(width_m: float, height_m: float, pitch_m: float, seed: int) -> Gr
 
 
 @dataclass(frozen=True)
-class Card:
+class Card(_Painted):
     """A flat rectangle about `centre`, spanned by the unit vectors `right` and `up`, all in metres."""
 
     centre: tuple[float, float, float]
@@ -124,9 +142,6 @@ class Card:
     height_m: float
     texture: Float[np.ndarray, "texel_rows texel_columns 3"]
     field: Float[np.ndarray, "texel_rows texel_columns"] | None = None  # there where positive; None: everywhere
-
-    def __post_init__(self) -> None:
-        _plain_floats(self, "centre", "right", "up", "width_m", "height_m")
 
     @classmethod
     def make(
@@ -143,8 +158,8 @@ class Card:
     ) -> Card:
         """Paint a card with texels of `pitch_m`; `cut` gives the field that is positive where the card is."""
         grid = texel_grid(*size_m, pitch_m, seed)
-        field = None if cut is None else np.ascontiguousarray(cut(grid), dtype=np.float32)
-        return cls(centre, right, up, *size_m, np.ascontiguousarray(paint(grid), dtype=np.float32), field)
+        field = None if cut is None else painted(cut(grid))
+        return cls(centre, right, up, *size_m, painted(paint(grid)), field)
 
     @property
     def nearest_m(self) -> float:
@@ -158,7 +173,6 @@ class Card:
     def hit(self, a: tuple[float, float], dx: Slopes, dy: Slopes) -> Hit:
         (cx, cy, cz), (rx, ry, rz), (ux, uy, uz) = self.centre, self.right, self.up
         nx, ny, nz = ry * uz - rz * uy, rz * ux - rx * uz, rx * uy - ry * ux
-        rows, columns = self.texture.shape[:2]
         if nx == 0.0 and ny == 0.0:  # parallel to the sensor: rows and columns part
             depth: np.ndarray = np.full((1, 1), cz, dtype=np.float32)
         else:
@@ -168,27 +182,20 @@ class Card:
             u, v = x * rx, y * uy
         else:
             u, v = x * rx + y * ry + z * rz, x * ux + y * uy + z * uz
-        column = u * (columns / self.width_m) + (columns - 1) / 2.0
-        row = v * (-rows / self.height_m) + (rows - 1) / 2.0
+        column, row = self.texels(u, v, self.width_m, self.height_m)
         there = (np.abs(u) <= self.width_m / 2.0) & (np.abs(v) <= self.height_m / 2.0) & (depth > 0.0)
         if self.field is not None:
             there &= bilinear(self.field, column, row) > 0.0
         return Hit(np.where(there, depth, np.float32(np.inf)), column, row)
 
-    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
-        return bilinear(self.texture, column, row)
-
 
 @dataclass(frozen=True)
-class Ball:
+class Ball(_Painted):
     """A sphere, painted by longitude (columns, from the side that faces the camera) and latitude (rows)."""
 
     centre: tuple[float, float, float]
     radius_m: float
     texture: Float[np.ndarray, "texel_rows texel_columns 3"]
-
-    def __post_init__(self) -> None:
-        _plain_floats(self, "centre", "radius_m")
 
     LONGITUDE = 0.6 * math.pi  # the texture reaches this far to each side: the camera sees less than half a turn
 
@@ -212,7 +219,7 @@ class Ball:
                 -np.cos(latitude) * np.cos(longitude),
             ]
         )
-        return cls(centre, radius_m, np.ascontiguousarray(paint(normals), dtype=np.float32))
+        return cls(centre, radius_m, painted(paint(normals)))
 
     @property
     def nearest_m(self) -> float:
@@ -232,30 +239,23 @@ class Ball:
         there = inside > 0.0
         depth = closest - np.sqrt(np.maximum(inside, 0.0))
         x, y, z = ((p / self.radius_m) for p in (ox + dx * depth, oy + dy * depth, oz + depth))
-        rows, columns = self.texture.shape[:2]
-        column = np.arctan2(x, -z) * (columns / (2.0 * self.LONGITUDE)) + (columns - 1) / 2.0
-        row = np.arcsin(np.clip(y, -1.0, 1.0)) * (-rows / math.pi) + (rows - 1) / 2.0
-        return Hit(np.where(there, depth, np.float32(np.inf)), column, row)
-
-    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
-        return bilinear(self.texture, column, row)
+        longitude, latitude = np.arctan2(x, -z), np.arcsin(np.clip(y, -1.0, 1.0))
+        place = self.texels(longitude, latitude, 2.0 * self.LONGITUDE, math.pi)
+        return Hit(np.where(there, depth, np.float32(np.inf)), *place)
 
 
 @dataclass(frozen=True)
-class Backdrop:
+class Backdrop(_Painted):
     """What lies infinitely far: a picture over the slopes of the rays, `width` × `height` about the axis."""
 
     width: float
     height: float
     texture: Float[np.ndarray, "texel_rows texel_columns 3"]
 
-    def __post_init__(self) -> None:
-        _plain_floats(self, "width", "height")
-
     @classmethod
     def make(cls, size: tuple[float, float], pitch: float, seed: int, paint: Paint) -> Backdrop:
         """Paint it with texels of `pitch`; the grid's metres are slopes here."""
-        return cls(*size, np.ascontiguousarray(paint(texel_grid(*size, pitch, seed)), dtype=np.float32))
+        return cls(*size, painted(paint(texel_grid(*size, pitch, seed))))
 
     @property
     def nearest_m(self) -> float:
@@ -265,11 +265,6 @@ class Backdrop:
         return None
 
     def hit(self, a: tuple[float, float], dx: Slopes, dy: Slopes) -> Hit:
-        rows, columns = self.texture.shape[:2]
         there = (np.abs(dx) <= self.width / 2.0) & (np.abs(dy) <= self.height / 2.0)
         depth = np.where(there, np.float32(np.finfo(np.float32).max), np.float32(np.inf))
-        column = dx * (columns / self.width) + (columns - 1) / 2.0
-        return Hit(depth, column, dy * (-rows / self.height) + (rows - 1) / 2.0)
-
-    def colour(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
-        return bilinear(self.texture, column, row)
+        return Hit(depth, *self.texels(dx, dy, self.width, self.height))

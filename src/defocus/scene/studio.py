@@ -1,4 +1,4 @@
-"""Where the procedural scenes are built: surfaces that fill the picture, floors, balls, and what a composition is."""
+"""Where the procedural scenes are built: surfaces that fill the picture, floors and balls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from .balls import BallPaint
 from .cutouts import Cut
-from .noise import Grid
-from .shapes import Backdrop, Ball, Card, Paint, Surface, texel_grid
-from .thin_lens import View
+from .fractal_noise import Grid
+from .shapes import Backdrop, Ball, Card, Paint, painted, texel_grid
+from .thin_lens import PinholeView
 
 FRAME_DIAGONAL_MM = 43.267  # 24 × 36 mm
 COVER = 1.45  # surfaces that fill the picture are this much wider: for blur and margins
@@ -27,7 +27,7 @@ TEXEL_PX = 0.8  # a texel's size in pixels of the picture, where the surface is 
 class Studio:
     """Makes surfaces for one picture."""
 
-    view: View
+    view: PinholeView
     seed: int
 
     def half_height(self, depth_m: float) -> float:
@@ -48,9 +48,9 @@ class Studio:
     def cut_sheet(self, depth_m: float, tag: int, make: Callable[[Grid], Cut]) -> Card:
         """Likewise, with an outline and a paint that are made together."""
         size = (2 * COVER * self.half_width(depth_m), 2 * COVER * self.half_height(depth_m))
-        made = make(texel_grid(*size, self.pitch(depth_m), self.seed * 101 + tag))
-        texture, field = (np.ascontiguousarray(v, dtype=np.float32) for v in (made.paint, made.field))
-        return Card((0.0, 0.0, depth_m), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), *size, texture, field)
+        cut = make(texel_grid(*size, self.pitch(depth_m), self.seed * 101 + tag))
+        right, up = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
+        return Card((0.0, 0.0, depth_m), right, up, *size, painted(cut.paint), painted(cut.field))
 
     def card(
         self,
@@ -83,8 +83,17 @@ class Studio:
             grid = texel_grid(*size, 1.5 * self.pitch(entry if k == 0 else start), self.seed * 101 + tag)
             texture = paint(Grid(grid.u, grid.v + (depth - middle) * slope, grid.seed))
             centre = (0.0, level_m + rise * (depth - near_m), depth)
-            strips.append(Card(centre, (1.0, 0.0, 0.0), up, *size, np.ascontiguousarray(texture, dtype=np.float32)))
+            strips.append(Card(centre, (1.0, 0.0, 0.0), up, *size, painted(texture)))
         return tuple(strips)
+
+    @staticmethod
+    def on_floor(
+        x: float, z: float, radius_m: float, level_m: float, near_m: float, rise: float
+    ) -> tuple[float, float, float]:
+        """The centre of a ball that rests at (x, z) on a rising floor."""
+        tilt = np.array([0.0, 1.0, -rise]) / np.hypot(1.0, rise)
+        centre = np.array([x, level_m + rise * (z - near_m), z]) + radius_m * tilt
+        return float(centre[0]), float(centre[1]), float(centre[2])
 
     def ball(self, centre: tuple[float, float, float], radius_m: float, paint: BallPaint) -> Ball:
         return Ball.make(centre, radius_m, self.pitch(centre[2] - radius_m), paint)
@@ -92,14 +101,3 @@ class Studio:
     def backdrop(self, tag: int, paint: Paint) -> Backdrop:
         half = COVER * 2.0 * self.half_width(1.0), COVER * 2.0 * self.half_height(1.0)
         return Backdrop.make(half, TEXEL_PX / self.view.focal_px, self.seed * 101 + tag, paint)
-
-
-@dataclass(frozen=True)
-class Composition:
-    """A recipe: `build` makes the surfaces."""
-
-    about: str
-    focal_length_mm: float
-    pupil_radius_mm: float
-    focus_m: float
-    build: Callable[[Studio], tuple[Surface, ...]]

@@ -1,7 +1,7 @@
 """Paint for the procedural scenes: walls, wood, cloth, stone, grass, skies, lamps. Linear RGB of a texture's grid.
 
-Each paint is fractal noise (see `noise`) under a pattern, with the light and shadow of its relief painted in. Patterns
-finer than the texels fade out instead of aliasing.
+Each paint is fractal noise under a pattern, with the light and shadow of its relief painted in. Patterns finer than the
+texels fade out instead of aliasing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ import numpy as np
 from jaxtyping import Float
 
 from ..srgb import from_srgb
-from .noise import Grid, fractal, hashed, noise
+from .fractal_noise import Grid, fractal, hashed, noise
 
 Rgb = Float[np.ndarray, "height width 3"]
 Plane = Float[np.ndarray, "height width"]
 RAMP_STEPS = 4096
 SUN = (-0.55, 0.6)  # light falls on reliefs from the upper left
+
+# Colours that several scenes share, as sRGB codes from dark to light.
+GREENS = ("1c3312", "2f4f1b", "47702a", "6d9438", "a3b85a")
+AUTUMN = ("7a2416", "a8431c", "c9701f", "d99a2b", "8a7a2a")
+OAK = ("3b2414", "5e3a20", "865732", "a9764a", "c89a6c")
+WARM = ("ffb35c", "ffd08a", "ffe7c4", "ff8f4d")
 
 
 def hex_colour(code: str) -> Float[np.ndarray, "3"]:

@@ -28,7 +28,7 @@ from ..errors import DefocusError
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PinholeView:
     """A picture's size in pixels and its field of view: `focal_px` is the pupil's distance from the sensor."""
 
     width: int
@@ -41,9 +41,9 @@ class View:
         if not 0.0 < self.focal_px < math.inf:
             raise DefocusError(f"focal length {self.focal_px} px; expected a positive number")
 
-    def padded(self, margin_px: int) -> View:
+    def padded(self, margin_px: int) -> PinholeView:
         """The same camera with `margin_px` more pixels on each side: what lies beyond the frame."""
-        return View(self.width + 2 * margin_px, self.height + 2 * margin_px, self.focal_px)
+        return PinholeView(self.width + 2 * margin_px, self.height + 2 * margin_px, self.focal_px)
 
     @property
     def intrinsics(self) -> tuple[float, float, float, float]:

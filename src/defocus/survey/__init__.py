@@ -3,15 +3,15 @@
 The criteria are those of the paper's lens filtering; the diversity figure is drawn by `defocus.draw`.
 """
 
-from .criteria import Criteria, Verdict, judge
+from .criteria import Criteria, LensVerdict, judge
+from .folder import SurveyRow, survey_folder, write_csv
 from .measure import Measurement, measure, measure_one
-from .run import SurveyRow, survey_folder, write_csv
 
 __all__ = [
     "Criteria",
+    "LensVerdict",
     "Measurement",
     "SurveyRow",
-    "Verdict",
     "judge",
     "measure",
     "measure_one",

@@ -35,7 +35,7 @@ class Criteria:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LensVerdict:
     """Whether a lens is kept, its category, and every criterion that it failed, each with its number."""
 
     kept: bool
@@ -52,12 +52,12 @@ def classify(measured: Measurement, criteria: Criteria) -> Category:
     return "phone" if in_range and track <= criteria.phone_max_track_mm else ""
 
 
-def judge(measured: Measurement, criteria: Criteria | None = None) -> Verdict:
+def judge(measured: Measurement, criteria: Criteria | None = None) -> LensVerdict:
     """Apply the filter to one measured lens. What could not be measured is a reason of its own."""
     criteria = criteria or Criteria()
     category = classify(measured, criteria)
     reasons = (*measured.problems, *_failures(measured, category, criteria))
-    return Verdict(not reasons, category, reasons)
+    return LensVerdict(not reasons, category, reasons)
 
 
 def _failures(measured: Measurement, category: Category, criteria: Criteria) -> Iterator[str]:

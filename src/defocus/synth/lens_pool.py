@@ -29,8 +29,8 @@ from ..optics.paraxial import FirstOrder, blur_radius, first_order, image_positi
 from ..optics.system import pack_one
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
+from ..survey.folder import lens_files
 from ..survey.measure import counted, measure
-from ..survey.run import lens_files
 from .plan import SPLITS, Plan, SplitName
 
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf

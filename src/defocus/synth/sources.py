@@ -177,8 +177,7 @@ def _make_scene(source: SourceName, plan: Plan) -> Sharp:
 
 
 def _read_files(source: SourceName, plan: Plan) -> Sharp:
-    from ..photo import read_photo
-    from ..photo.resize import reduced
+    from ..photo import read_photo, reduced
     from ..scene.depth_files import read_depth
 
     assert source.photo is not None

@@ -41,13 +41,13 @@ Distance = Annotated[
 ]
 
 
-class Record(BaseModel):
+class JsonRecord(BaseModel):
     """An object of the file, its fields named as those of the part of a lens that it becomes."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-class MediumRecord(Record):
+class MediumRecord(JsonRecord):
     nd: float | None = None
     vd: float | None = None
     glass: Text = ""
@@ -64,7 +64,7 @@ class SurfaceRecord(MediumRecord):
     label: Text = ""
 
 
-class StateRecord(Record):
+class StateRecord(JsonRecord):
     name: Annotated[Text, Key(min_length=1)]
     thickness: Numbered = Key((), alias="thickness_mm")
     semi_diameter: Numbered = Key((), alias="semi_diameter_mm")
@@ -74,7 +74,7 @@ class StateRecord(Record):
     image_radius: float | None = Key(None, alias="image_height_mm")
 
 
-class LensRecord(Record):
+class LensRecord(JsonRecord):
     name: Text = ""
     surfaces: list[SurfaceRecord] = Key(max_length=MAX_SURFACES)
     stop: int = Key(alias="stop_surface")
@@ -150,7 +150,7 @@ def _refusal(error: ValidationError, file: str | Path) -> LensFileError:
     """The first thing that is wrong, with its place."""
     first = error.errors(include_url=False)[0]
     place, value = [clean(str(p), 40) for p in first["loc"]], first["input"]
-    records: dict[str, type[Record]] = {"surfaces": SurfaceRecord, "states": StateRecord}
+    records: dict[str, type[JsonRecord]] = {"surfaces": SurfaceRecord, "states": StateRecord}
     record = records.get(place[0] if len(place) > 1 else "", LensRecord)
     surface = int(place[1]) if record is SurfaceRecord else None
     where = ", ".join(place if surface is None else place[2:]) or ("the lens" if surface is None else "surface")

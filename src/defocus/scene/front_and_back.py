@@ -1,4 +1,7 @@
-"""Pixels on depth edges, taken apart.
+"""A photograph as two surfaces: what is seen, and what continues behind it.
+
+Each pixel holds a front surface with an opacity and, near a depth edge, an opaque back surface: found and filled in by
+`inpaint`. A third surface behind both is not kept.
 
 A pixel on an edge is a mixture C = a F + (1 − a) B of two surfaces, though the depth map gives it to one of them. Where
 F and B are known, `a` is the place of C between them; the front then has the colour F and the opacity a, the back the
@@ -14,12 +17,15 @@ neighbour behind takes B's place; if that does not explain C either, the pixel i
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .inpaint import EDGE_PX, beside_farther, beside_nearer
+from .inpaint import EDGE_PX, beside_farther, beside_nearer, fill_hidden, find_hidden
+from .layers import Layers
 
 AROUND = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
 CONTRAST = 0.02  # squared colour difference below which two surfaces are too alike to tell a mixture from texture
@@ -43,6 +49,19 @@ class _Nearby(eqx.Module):
     own: Float[Array, "rows cols 5"]
     nearer: Float[Array, "rows cols 5"]
     bright: Float[Array, "rows cols 3"]
+
+
+@partial(jax.jit, static_argnames="split")
+def find_surfaces(
+    linear: Float[Array, "rows cols 3"], coc_px: Float[Array, "rows cols"], layers: Layers, *, split: bool = True
+) -> Surfaces:
+    """Front and back of one photograph (`jax.vmap` for many); `split` takes mixed pixels apart."""
+    seed, hidden = find_hidden(coc_px)
+    position = layers.position
+    behind = jnp.where(hidden, position.ravel()[seed], 0.0)
+    back = fill_hidden(linear, coc_px, position, behind, layers=layers.coc_px.shape[-1])
+    plain = Surfaces(linear, position, jnp.ones_like(position), back, behind, hidden)
+    return split_mixed(plain, coc_px) if split else plain
 
 
 def split_mixed(plain: Surfaces, coc_px: Float[Array, "rows cols"]) -> Surfaces:
