@@ -32,7 +32,7 @@ from defocus.lens.prescription import D_LINE_NM, Aperture, Field, Lens, Surface
 from defocus.optics.beams import refracting, with_clear_apertures
 from defocus.optics.spot_diagram import spot_diagram
 from defocus.render import Camera
-from defocus.survey.folder import SurveyRow
+from defocus.survey.lens_folder import SurveyRow
 from defocus.survey.measure import Measurement, measure_one
 
 CROWN, FLINT = model_glass(1.62041, 60.3), model_glass(1.58144, 40.8)

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from ..survey.folder import SurveyRow
+from ..survey.lens_folder import SurveyRow
 from . import style
 
 KINDS = {"interchangeable": (style.BLUE, "o"), "phone": (style.ORANGE, "^"), "": (style.FAINT, "s")}

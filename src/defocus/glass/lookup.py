@@ -46,8 +46,8 @@ def _find(name: str, catalogue: str | None, preferred: tuple[str, ...]) -> Mediu
     if catalogue is not None:
         limit = _known_catalogues(catalogue)
         if not limit:
-            known = ", ".join(loaded.catalogues)
-            raise UnknownGlassError(f"no glass catalogue {catalogue!r}, to look for {name!r}; there are {known}")
+            names = ", ".join(loaded.catalogues)
+            raise UnknownGlassError(f"no glass catalogue {catalogue!r}, to look for {name!r}; there are {names}")
     first = [c for p in preferred for c in _known_catalogues(p)]
     for bare, makers in _readings(text):
         within = [c for c in limit if makers is None or c in makers]

@@ -65,11 +65,11 @@ class Medium:
         fits = _covered(wavelength, self.range_nm) & (wavelength > 0.0) & (wavelength < math.inf)
         if not np.all(fits):
             wrong = float(wavelength[~fits].flat[0])
-            known = "positive, finite wavelengths"
+            covered = "positive, finite wavelengths"
             if self.range_nm is not None:
-                known = f"{self.range_nm[0]:g} to {self.range_nm[1]:g} nm"
+                covered = f"{self.range_nm[0]:g} to {self.range_nm[1]:g} nm"
             raise WavelengthError(
-                f"{self.name}: no refractive index at {wrong:g} nm; its dispersion is known for {known}. "
+                f"{self.name}: no refractive index at {wrong:g} nm; its dispersion is known for {covered}. "
                 "Choose wavelengths in that range, or another glass"
             )
         result = refractive_index(self.formula, self.coefficients, wavelength)

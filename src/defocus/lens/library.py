@@ -98,9 +98,9 @@ def _names() -> frozenset[str]:
 
 def _unknown(text: str) -> UnknownLensError:
     """The error for a name that is nowhere, with names that look or read like it."""
-    wanted = text.rpartition("@")[0] or text
-    words = [w for w in wanted.lower().replace("-", " ").replace("_", " ").split() if len(w) > 1]
-    close = difflib.get_close_matches(wanted.lower(), sorted(_names()), n=CLOSE_NAMES, cutoff=0.5)
+    name = text.rpartition("@")[0] or text
+    words = [w for w in name.lower().replace("-", " ").replace("_", " ").split() if len(w) > 1]
+    close = difflib.get_close_matches(name.lower(), sorted(_names()), n=CLOSE_NAMES, cutoff=0.5)
     close += [n for n in sorted(_names()) if words and all(w in n for w in words) and n not in close]
     offer = f"close names: {', '.join(close[:CLOSE_NAMES])}; " if close else ""
     return UnknownLensError(

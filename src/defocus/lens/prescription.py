@@ -189,8 +189,8 @@ class Lens:
         match = [s for i, s in enumerate(self.states) if name in (s.name, i, str(i))]
         by_name = [s for s in match if s.name == name]
         if not match:
-            known = ", ".join(repr(s.name) for s in self.states) or "none"
-            raise LensError(f"{self.name!r} has no state {name!r}; its states: {known}")
+            names = ", ".join(repr(s.name) for s in self.states) or "none"
+            raise LensError(f"{self.name!r} has no state {name!r}; its states: {names}")
         state = (by_name or match)[0]
         thickness, semi = dict(state.thickness), dict(state.semi_diameter)
         surfaces = tuple(

@@ -109,13 +109,13 @@ def _directional(m: Float[Array, "h w"], phase: Int[Array, ""]) -> Float[Array, 
     diagonals = _total(at(i, j) for i in (-1, 1) for j in (-1, 1))
     far = _total(at(i, j) + at(j, i) for i in (-3, 3) for j in (-1, 1))
     swapped = (10.0 * diagonals - far) / 32.0
-    made = []
+    others = []
     for own in (red, blue):
-        known = jnp.where(own, difference, swapped)  # at red and blue pixels
-        at = _views(known, 1)
+        at_filters = jnp.where(own, difference, swapped)  # at red and blue pixels
+        at = _views(at_filters, 1)
         between = (at(0, 1) + at(0, -1) + at(1, 0) + at(-1, 0)) / 4.0
-        made.append(jnp.where(own, m, g - jnp.where(green, between, known)))
-    return jnp.stack([made[0], g, made[1]], axis=-1)
+        others.append(jnp.where(own, m, g - jnp.where(green, between, at_filters)))
+    return jnp.stack([others[0], g, others[1]], axis=-1)
 
 
 def _green_minus_other(m: Float[Array, "h w"], green: Bool[Array, "h w"]) -> Float[Array, "h w"]:

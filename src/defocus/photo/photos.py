@@ -52,10 +52,10 @@ class RawPhoto:
                 raise PhotoError("its daylight gains are unknown; give three gains or `grey`", file=self.file)
             gains: np.ndarray = np.array(self.daylight)
         elif white_balance == "grey":
-            found = grey_gains(self.mosaic, numpy_planes(self.mosaic.shape, self.pattern))
-            if found is None:
+            neutral = grey_gains(self.mosaic, numpy_planes(self.mosaic.shape, self.pattern))
+            if neutral is None:
                 raise PhotoError("one of its colours has no light, so no gains make it grey", file=self.file)
-            gains = found
+            gains = neutral
         elif isinstance(white_balance, str):
             raise PhotoError(f"white balance {white_balance!r}; expected as-shot, daylight, grey or three gains")
         else:

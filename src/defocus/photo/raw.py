@@ -190,17 +190,17 @@ def _check_length(path: Path) -> None:
 def _with_libraw(exif: Exif, raw: Any, orientation: int) -> Exif:
     """EXIF completed by what LibRaw found where it knows the format and exifread does not."""
     other = raw.other
-    found = {
+    values = {
         "focal_mm": other.focal_length,
         "f_number": other.aperture,
         "exposure_s": other.shutter_speed,
         "iso": other.iso_speed,
     }
     # LibRaw writes 1 where a DNG says nothing of aperture and time.
-    if found["f_number"] == 1.0 and found["exposure_s"] == 1.0:
-        found["f_number"] = found["exposure_s"] = 0.0
+    if values["f_number"] == 1.0 and values["exposure_s"] == 1.0:
+        values["f_number"] = values["exposure_s"] = 0.0
     missing: dict[str, Any] = {
-        k: float(v) for k, v in found.items() if getattr(exif, k) is None and v is not None and v > 0.0
+        k: float(v) for k, v in values.items() if getattr(exif, k) is None and v is not None and v > 0.0
     }
     return replace(exif, orientation=orientation, **missing)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from . import compositions_indoors as indoors
 from . import compositions_outdoors as outdoors
-from .shapes import Shape
+from .shapes import SceneShape
 from .studio import Studio
 
 
@@ -23,7 +23,7 @@ class Composition:
     focal_length_mm: float
     pupil_radius_mm: float
     focus_m: float
-    build: Callable[[Studio], tuple[Shape, ...]]
+    build: Callable[[Studio], tuple[SceneShape, ...]]
 
 
 COMPOSITIONS = {

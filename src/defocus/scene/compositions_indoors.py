@@ -7,12 +7,12 @@ import numpy as np
 from .balls import BallPaint, mottled, swirled
 from .cutouts import lettering, segments
 from .fractal_noise import Grid, fractal
-from .shapes import Card, Paint, Shape
+from .shapes import Card, Paint, SceneShape
 from .studio import Studio
 from .textures import OAK, WARM, brick, city_at_night, cloth, hex_colour, lamps, planks, stone
 
 
-def table(s: Studio) -> tuple[Shape, ...]:
+def table(s: Studio) -> tuple[SceneShape, ...]:
     level, near, far, rise = -0.165, 0.62, 2.1, 0.145
     things = (
         (-0.105, 0.78, 0.036, mottled(s.seed + 1, ("b8480c", "dd7414", "ee9a2e"), largest=0.12, gloss=1.2)),
@@ -38,7 +38,7 @@ def table(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def letters(s: Studio) -> tuple[Shape, ...]:
+def letters(s: Studio) -> tuple[SceneShape, ...]:
     def word(text: str, x: float, y: float, z: float, height: float, tag: int, paint: Paint, pen: float = 0.2) -> Card:
         size = (1.15 * height * len(text), 1.5 * height)
         lines = lettering(text, (0.0, 0.0), height, pen * height)
@@ -56,7 +56,7 @@ def letters(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def night(s: Studio) -> tuple[Shape, ...]:
+def night(s: Studio) -> tuple[SceneShape, ...]:
     def city(grid: Grid) -> np.ndarray:
         colour = city_at_night(grid, -0.05)
         street = lamps(grid, 60, 0.0042, 36.0, WARM, region=(-0.32, 0.32, -0.12, -0.02), tag=2)
@@ -91,7 +91,7 @@ def night(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def swatches(s: Studio) -> tuple[Shape, ...]:
+def swatches(s: Studio) -> tuple[SceneShape, ...]:
     palettes = (
         ("7b2230", "d9cfb8", "23405e"), ("1f4d3a", "c9b458", "efe9d8"), ("3b2f63", "b98bb0", "e9e1ea"),
         ("a3521e", "efd9a8", "5a2a20"), ("1d5c74", "e8e2d0", "c7412f"),
@@ -114,7 +114,7 @@ def swatches(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def marbles(s: Studio) -> tuple[Shape, ...]:
+def marbles(s: Studio) -> tuple[SceneShape, ...]:
     level, near, far, rise = -0.115, 0.45, 1.6, 0.17
     palettes = (
         ("0c2f5c", "2f7fc4", "dff0ff"), ("5c0c18", "d1352f", "ffe0c0"), ("0d3b22", "2f9a58", "e4f7d0"),

@@ -10,12 +10,12 @@ import numpy as np
 from .balls import face, knitted, mottled, striped
 from .cutouts import Cut, branch, foliage, leaves, pickets, scattered, segments, wire_mesh
 from .fractal_noise import Grid, fractal
-from .shapes import Card, Shape
+from .shapes import Card, SceneShape
 from .studio import COVER, Studio
 from .textures import AUTUMN, GREENS, WARM, brick, grass, hex_colour, lamps, planks, sky, smooth, stone
 
 
-def portrait(s: Studio) -> tuple[Shape, ...]:
+def portrait(s: Studio) -> tuple[SceneShape, ...]:
     ground = -0.30
 
     def garden(grid: Grid) -> np.ndarray:
@@ -41,7 +41,7 @@ def portrait(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def wire(s: Studio) -> tuple[Shape, ...]:
+def wire(s: Studio) -> tuple[SceneShape, ...]:
     def wall(grid: Grid) -> np.ndarray:
         colour = brick(grid)
         door = smooth(0.42 - np.abs(grid.columns - 0.75), 0.0, 0.01) * smooth(0.75 - grid.rows, 0.0, 0.01)
@@ -73,7 +73,7 @@ def wire(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def twigs(s: Studio) -> tuple[Shape, ...]:
+def twigs(s: Studio) -> tuple[SceneShape, ...]:
     def twig_card(z: float, tag: int, seed: int, lines: np.ndarray, count: int, palette: tuple[str, ...]) -> Card:
         def make(grid: Grid) -> Cut:
             wood = segments(grid, lines)
@@ -106,7 +106,7 @@ def twigs(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def street(s: Studio) -> tuple[Shape, ...]:
+def street(s: Studio) -> tuple[SceneShape, ...]:
     def wall(grid: Grid) -> np.ndarray:
         colour = brick(grid, (0.24, 0.085))
         step_u = 1.6
@@ -146,7 +146,7 @@ def street(s: Studio) -> tuple[Shape, ...]:
     )
 
 
-def sprays(s: Studio) -> tuple[Shape, ...]:
+def sprays(s: Studio) -> tuple[SceneShape, ...]:
     def spray(
         z: float,
         tag: int,
@@ -158,9 +158,9 @@ def sprays(s: Studio) -> tuple[Shape, ...]:
         def make(grid: Grid) -> Cut:
             half = np.array([COVER * s.half_width(z), COVER * s.half_height(z)])
             places = scattered(grid, 6 * count)
-            made = leaves(grid, places[where(places / half)][:count], length, palette, spread_deg=40.0)
+            cut = leaves(grid, places[where(places / half)][:count], length, palette, spread_deg=40.0)
             dew = lamps(grid, 14 if tag == 2 else 0, 0.0016, 16.0, ("ffffff",), tag=tag)
-            return Cut(made.field, made.paint + dew)
+            return Cut(cut.field, cut.paint + dew)
 
         return s.cut_sheet(z, tag, make)
 

@@ -82,9 +82,9 @@ def write_depth(
     if scale_m is not None:
         raise DepthError(f"{kind} files are written in metres; a scale is for .png alone", file=path)
     if kind == ".npz":
-        known = {} if intrinsics is None else {"intrinsics": np.array(intrinsics, dtype=np.float64)}
+        extra = {} if intrinsics is None else {"intrinsics": np.array(intrinsics, dtype=np.float64)}
         with writing_file(path) as file:
-            np.savez_compressed(file, depth_m=depth, **known)  # type: ignore[arg-type]
+            np.savez_compressed(file, depth_m=depth, **extra)  # type: ignore[arg-type]
     elif kind == ".npy":
         with writing_file(path) as file:
             np.save(file, depth)
@@ -206,8 +206,8 @@ def _write_png(path: Path, depth: Plane, scale_m: float | None) -> None:
     if scale_m is None or not 0.0 < scale_m < math.inf:
         raise DepthError("a PNG holds whole numbers from 1 to 65535; say how many metres one is", file=path)
     steps = np.round(depth.astype(np.float64) / scale_m)
-    known = np.nan_to_num(steps, nan=0.0, posinf=math.inf, neginf=0.0)  # 0 in a PNG: unknown
-    if known.max() > 65535 or np.any((known < 1) & (depth > 0.0)):
+    steps = np.nan_to_num(steps, nan=0.0, posinf=math.inf, neginf=0.0)  # 0 in a PNG: unknown
+    if steps.max() > 65535 or np.any((steps < 1) & (depth > 0.0)):
         near, far = depth[depth > 0.0].min(), depth[depth > 0.0].max()
         raise DepthError(
             f"depths from {near:g} to {far:g} m do not fit 65535 steps of {scale_m:g} m; "
@@ -215,7 +215,7 @@ def _write_png(path: Path, depth: Plane, scale_m: float | None) -> None:
             file=path,
         )
     with writing_file(path) as file:
-        Image.fromarray(known.astype(np.uint16)).save(file, "PNG")
+        Image.fromarray(steps.astype(np.uint16)).save(file, "PNG")
 
 
 _READERS: dict[str, Callable[[Path], np.ndarray]] = {

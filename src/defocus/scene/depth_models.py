@@ -106,7 +106,7 @@ def _load(source: str, kind: str) -> tuple[Any, Any]:
             raise DepthError(f"{source} gives relative depth, no metres; use a checkpoint with Metric in its name")
 
     names = {"depth_pro": "DepthProForDepthEstimation", "depth_anything": "DepthAnythingForDepthEstimation"}
-    return load_network(source, kind, names[kind], check, known=MODELS.values())
+    return load_network(source, kind, names[kind], check, published=MODELS.values())
 
 
 def load_network(
@@ -116,13 +116,13 @@ def load_network(
     check: Callable[[Any], None] | None = None,
     *,
     feature: str = "estimating depth",
-    known: Collection[str] = (),
+    published: Collection[str] = (),
     failure: type[DefocusError] = DepthError,
 ) -> tuple[Any, Any]:
     """torch, and a network of the transformers library with all of its weights, from a folder or the cache.
 
-    `kind` is what its configuration must say, which `check` may look at before the weights are read; `known` names are
-    told how to be fetched.
+    `kind` is what its configuration must say, which `check` may look at before the weights are read. The message for
+    a missing network of `published` names says how to fetch it.
     """
     try:
         torch, transformers = import_module("torch"), import_module("transformers")
@@ -131,29 +131,29 @@ def load_network(
     try:
         config = transformers.AutoConfig.from_pretrained(source, local_files_only=True)
     except (OSError, ValueError) as error:
-        raise failure(_how_to_get(source, error, known)) from error
+        raise failure(_how_to_get(source, error, published)) from error
     if config.model_type != kind:
         raise failure(f"{source} is a model of kind {config.model_type}, not {kind}; choose the model that it is")
     if check is not None:
         check(config)
     try:
-        network, found = getattr(transformers, class_name).from_pretrained(
+        network, loading = getattr(transformers, class_name).from_pretrained(
             source, local_files_only=True, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise failure(_how_to_get(source, error, known)) from error
+        raise failure(_how_to_get(source, error, published)) from error
     except Exception as error:  # a damaged weights file raises errors of the format's own library
         raise failure(f"{source}: its weights cannot be read ({type(error).__name__}: {error})") from error
-    if found["missing_keys"]:  # the library would leave them random
-        missing = sorted(found["missing_keys"])
+    if loading["missing_keys"]:  # the library would leave them random
+        missing = sorted(loading["missing_keys"])
         raise failure(f"{source}: {len(missing)} of its weights are missing, the first is {missing[0]}")
     return torch, network.eval()
 
 
-def _how_to_get(source: str, error: Exception, known: Collection[str]) -> str:
+def _how_to_get(source: str, error: Exception, published: Collection[str]) -> str:
     if Path(source).is_dir():
         return f"{source}: no complete model is in this folder ({str(error).splitlines()[0]})"
-    if source not in known:
+    if source not in published:
         return f"{source}: neither a folder nor a model in the cache; `hf download {source}` puts a public one there"
     return (
         f"the weights of {source} are not in the cache; get them once with `hf download {source}` "
@@ -196,8 +196,10 @@ def depth_anything_size(size: tuple[int, int], target: int, multiple: int) -> tu
 def depth_anything(torch: Any, network: Any, pixels: Any) -> Any:
     """What Depth Anything says of display values [1, 3, rows, cols]: metres, or relative disparities; [rows, cols]."""
     height, width = pixels.shape[-2:]
-    seen = depth_anything_size((height, width), network.config.backbone_config.image_size, network.config.patch_size)
-    scaled = torch.nn.functional.interpolate(pixels, seen, mode="bicubic", align_corners=False, antialias=True)
+    resolution = depth_anything_size(
+        (height, width), network.config.backbone_config.image_size, network.config.patch_size
+    )
+    scaled = torch.nn.functional.interpolate(pixels, resolution, mode="bicubic", align_corners=False, antialias=True)
     mean, spread = (torch.tensor(v, device=pixels.device)[:, None, None] for v in IMAGENET)
     output = network(pixel_values=(scaled.clamp(0.0, 1.0) - mean) / spread)
     depth = output.predicted_depth[None]

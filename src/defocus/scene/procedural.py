@@ -16,7 +16,7 @@ from jaxtyping import Float
 from ..errors import DefocusError
 from .compositions import COMPOSITIONS
 from .raysampled import PinholePicture, hidden_surface, ray_sampled, sharp_picture
-from .shapes import Shape
+from .shapes import SceneShape
 from .studio import FRAME_DIAGONAL_MM, Studio
 from .thin_lens import PinholeView, ThinLens
 
@@ -31,7 +31,7 @@ class Scene:
     name: str
     about: str
     seed: int
-    surfaces: tuple[Shape, ...]
+    surfaces: tuple[SceneShape, ...]
     view: PinholeView
     lens: ThinLens
     focal_length_mm: float  # of a 24 × 36 mm frame's diagonal, for a camera with this field of view

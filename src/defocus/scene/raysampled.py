@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..errors import DefocusError
 from .pupil_points import disc, pixel_offsets
-from .shapes import Shape
+from .shapes import SceneShape
 from .thin_lens import PinholeView, ThinLens
 
 BAND_PIXELS = 1 << 17  # rays that are followed at once: their arrays stay in the cache
@@ -39,7 +39,7 @@ class PinholePicture:
     valid: Bool[np.ndarray, "height width"]
 
 
-def sharp_picture(surfaces: Sequence[Shape], view: PinholeView, samples: int = 64) -> PinholePicture:
+def sharp_picture(surfaces: Sequence[SceneShape], view: PinholeView, samples: int = 64) -> PinholePicture:
     """The scene through a pinhole, each pixel the mean of `samples` rays."""
     linear = np.zeros((view.height, view.width, 3), dtype=np.float32)
     depth = np.empty((view.height, view.width), dtype=np.float32)
@@ -53,7 +53,7 @@ def sharp_picture(surfaces: Sequence[Shape], view: PinholeView, samples: int = 6
     return PinholePicture(linear / np.float32(samples), _public_depth(depth), number, np.ones(depth.shape, dtype=bool))
 
 
-def hidden_surface(surfaces: Sequence[Shape], view: PinholeView, samples: int = 64) -> PinholePicture:
+def hidden_surface(surfaces: Sequence[SceneShape], view: PinholeView, samples: int = 64) -> PinholePicture:
     """What the pinhole would see if the surface in the middle of each pixel, and all that is nearer, were not there.
 
     Where there is nothing behind, `valid` is false, the colour 0 and the depth nan.
@@ -77,7 +77,7 @@ def hidden_surface(surfaces: Sequence[Shape], view: PinholeView, samples: int = 
 
 
 def ray_sampled(
-    surfaces: Sequence[Shape],
+    surfaces: Sequence[SceneShape],
     view: PinholeView,
     lens: ThinLens,
     pupil: Float[np.ndarray, "points 2"] | None = None,
@@ -130,7 +130,7 @@ def _refuse_nothing(met: Int[np.ndarray, "rows columns"], view: PinholeView) -> 
 
 
 def _window(
-    surface: Shape,
+    surface: SceneShape,
     view: PinholeView,
     rows: slice,
     a: tuple[float, float],
@@ -151,7 +151,7 @@ def _window(
 
 
 def _cast(
-    surfaces: Sequence[Shape],
+    surfaces: Sequence[SceneShape],
     view: PinholeView,
     rows: slice,
     a: tuple[float, float],
@@ -188,11 +188,11 @@ def _cast(
         np.copyto(number[window], np.int32(index), where=nearer)
         met.append((index, window, hit))
     for index, window, hit in met if coloured else []:
-        seen = number[window] == index
+        visible = number[window] == index
         part = colour[window]
-        if hit.column.shape[0] == 1 and hit.row.shape[1] == 1 and seen.mean() > SPARSE:
-            np.copyto(part, surfaces[index].colour(hit.column, hit.row), where=seen[..., None])
+        if hit.column.shape[0] == 1 and hit.row.shape[1] == 1 and visible.mean() > SPARSE:
+            np.copyto(part, surfaces[index].colour(hit.column, hit.row), where=visible[..., None])
         else:
-            column, row = (np.broadcast_to(v, seen.shape)[seen] for v in (hit.column, hit.row))
-            part[seen] = surfaces[index].colour(column, row)
+            column, row = (np.broadcast_to(v, visible.shape)[visible] for v in (hit.column, hit.row))
+            part[visible] = surfaces[index].colour(column, row)
     return depth, number, colour

@@ -37,7 +37,7 @@ class Hit:
 
 
 @runtime_checkable
-class Shape(Protocol):
+class SceneShape(Protocol):
     """One surface of a scene."""
 
     @property

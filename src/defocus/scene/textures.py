@@ -71,8 +71,8 @@ def brick(grid: Grid, brick_m: tuple[float, float] = (0.21, 0.07), palette: Sequ
     joint = 0.07 * high
     inside = np.minimum(edge_u, edge_v) - joint * (1.0 + 0.35 * rough)
     stone = smooth(inside, -0.5 * max(joint, grid.pitch), max(0.6 * joint, grid.pitch))
-    chosen = hashed(row.astype(int), column.astype(int), grid.seed)
-    tone = np.clip(chosen + 0.12 * rough + 0.08 * fractal(grid, 0.8, tag=4), 0.0, 1.0)
+    own = hashed(row.astype(int), column.astype(int), grid.seed)
+    tone = np.clip(own + 0.12 * rough + 0.08 * fractal(grid, 0.8, tag=4), 0.0, 1.0)
     clay = ramp(tone, palette or ("5a2a20", "7d3b2a", "94492f", "a5573a", "6e3a30", "b87352"))
     mortar = hex_colour("a39a8c") * (1.0 + 0.18 * rough)[..., None]
     colour = mortar + stone[..., None] * (clay - mortar)

@@ -4,7 +4,7 @@ The criteria are those of the paper's lens filtering; the diversity figure is dr
 """
 
 from .criteria import Criteria, LensVerdict, judge
-from .folder import SurveyRow, survey_folder, write_csv
+from .lens_folder import SurveyRow, survey_folder, write_csv
 from .measure import Measurement, measure, measure_one
 
 __all__ = [

@@ -138,7 +138,7 @@ class _FieldPoint(eqx.Module):
     path_range: Float[Array, "*batch"]  # mm
 
 
-class _Measured(eqx.Module):
+class _BatchMeasurement(eqx.Module):
     """What one compiled call finds out; lengths in mm."""
 
     data: FirstOrder
@@ -154,7 +154,7 @@ def _measure(
     image_radius: Float[Array, " lenses"],
     object_distance: Float[Array, " lenses"],
     count: Int[Array, ""],
-) -> _Measured:
+) -> _BatchMeasurement:
     """`count` of the lenses are wanted."""
 
     def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
@@ -172,16 +172,18 @@ def _measure(
             path_range=path_range(traced, system.index[-1]),
         )
 
-    def one(system: System, radius: Float[Array, ""], distance: Float[Array, ""]) -> _Measured:
+    def one(system: System, radius: Float[Array, ""], distance: Float[Array, ""]) -> _BatchMeasurement:
         data = first_order(system)
-        seen = over_lenses(lambda height: field(system, data, height, distance), jnp.stack([0.0 * radius, radius]))
+        field_points = over_lenses(
+            lambda height: field(system, data, height, distance), jnp.stack([0.0 * radius, radius])
+        )
         third = third_order(system, jnp.arctan(radius / data.focal_length), data)
-        return _Measured(data, seen, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
+        return _BatchMeasurement(data, field_points, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
 
     return over_lenses(one, system, image_radius, object_distance, count=count)
 
 
-def _row(measured: _Measured, i: int, radius: float) -> Measurement:
+def _row(measured: _BatchMeasurement, i: int, radius: float) -> Measurement:
     data, field = (jax.tree.map(lambda leaf: leaf[i], part) for part in (measured.data, measured.field))
     lit = field.rays >= FEWEST_RAYS
     reached = bool(field.found[1])

@@ -29,7 +29,7 @@ from ..optics.paraxial import FirstOrder, blur_radius, first_order, image_positi
 from ..optics.system import pack_one
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
-from ..survey.folder import lens_files
+from ..survey.lens_folder import lens_files
 from ..survey.measure import counted, measure
 from .plan import SPLITS, Plan, SplitName
 

@@ -30,7 +30,7 @@ class DisparityEstimator:
                 raise DepthError(f"{self.source} gives metres; use a relative model (without Metric in its name)")
 
         self._torch, network = load_network(
-            self.source, "depth_anything", "DepthAnythingForDepthEstimation", check, known=MODELS.values()
+            self.source, "depth_anything", "DepthAnythingForDepthEstimation", check, published=MODELS.values()
         )
         self.device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         self._network = network.to(self.device)

@@ -62,7 +62,12 @@ class Segmenter:
     def __init__(self, source: str = "large", device: str | None = None) -> None:
         self.source = MODELS.get(source, source)
         self._torch, network = load_network(
-            self.source, "sam2", "Sam2Model", feature="segmenting pictures", known=MODELS.values(), failure=DefocusError
+            self.source,
+            "sam2",
+            "Sam2Model",
+            feature="segmenting pictures",
+            published=MODELS.values(),
+            failure=DefocusError,
         )
         self.device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         self._network = network.to(self.device)

@@ -45,13 +45,13 @@ def parse_lens(data: bytes, file: str | Path, *, fallback_glass: FallbackGlass |
     """The lens in the bytes of a file; `file` names it in messages."""
     text = decode(data, file)
     suffix = Path(file).suffix.lower()
-    found = _sniff(text)
-    if found is None and suffix not in _FORMATS:
+    format_suffix = _sniff(text)
+    if format_suffix is None and suffix not in _FORMATS:
         kinds = ", ".join(kind for kind, _ in _FORMATS.values())
         raise LensFileError(f"no lens in a known format; known are {kinds}", file=file)
-    kind, reader = _FORMATS[found or suffix]
+    kind, reader = _FORMATS[format_suffix or suffix]
     lens = reader(text, file, fallback_glass)
-    if found is not None and suffix in _FORMATS and found != suffix:
+    if format_suffix is not None and suffix in _FORMATS and format_suffix != suffix:
         return replace(lens, notes=(f"named {suffix}, but it is {kind}", *lens.notes))
     return lens
 

@@ -64,8 +64,8 @@ class Media:
             self.notes.add(f"{_place(surface)}: unknown glass {name} replaced by {medium.name}")
             return medium
         if medium.note:
-            told = medium.note.upper().startswith(name.upper())
-            self.notes.add(f"{_place(surface)}: {medium.note if told else f'glass {name}: {medium.note}'}")
+            names_itself = medium.note.upper().startswith(name.upper())
+            self.notes.add(f"{_place(surface)}: {medium.note if names_itself else f'glass {name}: {medium.note}'}")
         return medium
 
     def code(self, text: str, surface: int | None, *, line: int | None = None) -> Medium | None:

@@ -135,7 +135,7 @@ def _medium(parts: CodeVFile, s: CodeVSurface, media: Media) -> Medium:
         values = [to_float(w.text) for w in private.words]
         if not private.wavelengths_nm or any(v is None for v in values):
             raise UnsupportedLensError(
-                f"glass {name!r} of the PRV table is not given by indices",
+                f"glass {name!r} of the PRV table is not kinds by indices",
                 file=parts.file,
                 surface=s.number,
                 line=private.line,
@@ -189,17 +189,17 @@ def _wavelengths(parts: CodeVFile) -> tuple[tuple[float, ...], int]:
 
 
 def _field(parts: CodeVFile, unit: float, object_distance: float) -> Field | None:
-    given = [k for k in FIELDS if f"X{k}" in parts.system or f"Y{k}" in parts.system]
-    if len(given) > 1:
-        raise parts.error("fields of several kinds: " + ", ".join(f"Y{k}" for k in given))
-    if not given:
+    kinds = [k for k in FIELDS if f"X{k}" in parts.system or f"Y{k}" in parts.system]
+    if len(kinds) > 1:
+        raise parts.error("fields of several kinds: " + ", ".join(f"Y{k}" for k in kinds))
+    if not kinds:
         return None
-    kind = FIELDS[given[0]]
+    kind = FIELDS[kinds[0]]
     if kind == "object_height" and math.isinf(object_distance):
         raise parts.error("fields are object heights, but the object is at infinity")
     scale = 1.0 if kind == "angle_deg" else unit
     x, y = (
-        [v * scale for v in values_of(parts, c)] if (c := parts.system.get(axis + given[0])) else [] for axis in "XY"
+        [v * scale for v in values_of(parts, c)] if (c := parts.system.get(axis + kinds[0])) else [] for axis in "XY"
     )
     count = max(len(x), len(y))
     if count > 1000:

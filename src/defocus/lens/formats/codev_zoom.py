@@ -32,12 +32,14 @@ def object_distance_of(parts: CodeVFile, word: str, unit: float) -> float:
     return math.inf if value * unit >= INFINITY_MM else value * unit
 
 
-def system_aperture(parts: CodeVFile, path: AxialPath, unit: float, given: tuple[str, float] | None = None) -> Aperture:
-    """EPD, FNO and NA (both paraxial, at the used conjugates) or NAO; `given` is that of a zoom position."""
-    keyword = given[0] if given else next((k for k in APERTURES if k in parts.system), None)
+def system_aperture(
+    parts: CodeVFile, path: AxialPath, unit: float, setting: tuple[str, float] | None = None
+) -> Aperture:
+    """EPD, FNO and NA (both paraxial, at the used conjugates) or NAO; `setting` is that of a zoom position."""
+    keyword = setting[0] if setting else next((k for k in APERTURES if k in parts.system), None)
     if keyword is None:
         raise parts.error(f"no aperture; expected one of {', '.join(APERTURES)}")
-    value = given[1] if given else values_of(parts, parts.system[keyword])[0]
+    value = setting[1] if setting else values_of(parts, parts.system[keyword])[0]
     if not value > 0.0:
         raise parts.error(f"{keyword} {value:g}; expected a positive number")
     infinite = math.isinf(path.object_distance)
@@ -86,13 +88,13 @@ class Zoom:
                 lens.object_medium,
                 lens.wavelengths_nm[lens.primary_wavelength],
             )
-            given = (self.aperture[0], self.aperture[1][k]) if self.aperture else None
+            setting = (self.aperture[0], self.aperture[1][k]) if self.aperture else None
             states.append(
                 State(
                     name=f"zoom {k + 1}",
                     thickness=tuple(sorted(thickness.items())),
                     object_distance=distance,
-                    aperture=system_aperture(parts, path, unit, given),
+                    aperture=system_aperture(parts, path, unit, setting),
                 )
             )
         return states

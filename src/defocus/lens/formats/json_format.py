@@ -155,9 +155,9 @@ def _refusal(error: ValidationError, file: str | Path) -> LensFileError:
     surface = int(place[1]) if record is SurfaceRecord else None
     where = ", ".join(place if surface is None else place[2:]) or ("the lens" if surface is None else "surface")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = sorted(key.alias or name for name, key in record.model_fields.items())
+        keys = sorted(key.alias or name for name, key in record.model_fields.items())
         return LensFileError(
-            f"{where}: unknown key {place[-1]!r}; known are {', '.join(known)}", file=file, surface=surface
+            f"{where}: unknown key {place[-1]!r}; known are {', '.join(keys)}", file=file, surface=surface
         )
     if first["type"] == "missing":
         return LensFileError(f"{where} is missing; is the file cut short?", file=file, surface=surface)

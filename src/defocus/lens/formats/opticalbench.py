@@ -23,7 +23,7 @@ MAX_STATES = 200
 _PLANES = ("AS", "FS", "CG")
 
 
-class Row(NamedTuple):
+class BenchRow(NamedTuple):
     """The cells of a line."""
 
     cells: list[str]
@@ -39,11 +39,11 @@ class BenchFile:
 
     file: str | Path
     title: str = ""
-    surfaces: list[Row] = field(default_factory=list)
-    variables: dict[str, Row] = field(default_factory=dict)
-    aspheres: list[Row] = field(default_factory=list)
+    surfaces: list[BenchRow] = field(default_factory=list)
+    variables: dict[str, BenchRow] = field(default_factory=dict)
+    aspheres: list[BenchRow] = field(default_factory=list)
 
-    def error(self, message: str, row: Row, surface: int | None = None) -> LensFileError:
+    def error(self, message: str, row: BenchRow, surface: int | None = None) -> LensFileError:
         return LensFileError(message, file=self.file, line=row.line, surface=surface)
 
     def value(self, name: str, state: int) -> float | None:
@@ -67,7 +67,7 @@ def parse(text: str, file: str | Path) -> BenchFile:
         cells = [c.strip() for c in raw.split("\t")]
         if not any(cells):
             continue
-        row = Row(cells[:1000], number)
+        row = BenchRow(cells[:1000], number)
         if cells[0].startswith("[") and cells[0].endswith("]"):
             section = cells[0][1:-1].strip().lower()
         elif section == "descriptive data" and cells[0].lower() == "title":
@@ -122,7 +122,7 @@ def read_opticalbench(text: str, file: str | Path, fallback_glass: FallbackGlass
     return with_states(lens, states, file, numbers)
 
 
-def _number(parts: BenchFile, row: Row) -> int:
+def _number(parts: BenchFile, row: BenchRow) -> int:
     number = to_int(row.cell(0))
     if number is None:
         raise parts.error(f"[lens data]: {clean(row.cell(0), 40)!r} is not a surface number", row)
@@ -131,7 +131,7 @@ def _number(parts: BenchFile, row: Row) -> int:
 
 def _surface(
     parts: BenchFile,
-    row: Row,
+    row: BenchRow,
     number: int,
     media: Media,
     asphere: tuple[float, tuple[tuple[int, float], ...]] | None,
@@ -154,7 +154,7 @@ def _surface(
     )
 
 
-def _thickness(parts: BenchFile, row: Row, number: int, state: int) -> float:
+def _thickness(parts: BenchFile, row: BenchRow, number: int, state: int) -> float:
     """A number, or the name of a variable distance; each distance stands in one place only."""
     word = row.cell(2)
     value = to_float(word)
@@ -165,7 +165,7 @@ def _thickness(parts: BenchFile, row: Row, number: int, state: int) -> float:
     return value
 
 
-def _medium(parts: BenchFile, row: Row, number: int, media: Media) -> Medium:
+def _medium(parts: BenchFile, row: BenchRow, number: int, media: Media) -> Medium:
     """From the patent's own nd and vd; a glass name without them is looked up."""
     nd, vd, name = to_float(row.cell(3)), to_float(row.cell(5)), row.cell(6)
     if nd is not None:
@@ -240,11 +240,15 @@ def _state_names(parts: BenchFile) -> list[str]:
     the columns for infinity in the same order.
     """
     focal = [parts.value("Focal Length", k) for k in range(parts.states)]
-    known = [f for f in focal if f is not None]
-    cycle = bool(known) and parts.states % len(known) == 0 and all(f is not None for f in focal[: len(known)])
+    focal_lengths = [f for f in focal if f is not None]
+    cycle = (
+        bool(focal_lengths)
+        and parts.states % len(focal_lengths) == 0
+        and all(f is not None for f in focal[: len(focal_lengths)])
+    )
     names = []
     for k in range(parts.states):
-        f = known[k % len(known)] if cycle else focal[k]
+        f = focal_lengths[k % len(focal_lengths)] if cycle else focal[k]
         words = [f"{f:.4g}mm"] if f is not None else []
         magnification, distance = parts.value("Magnification", k), _object_distance(parts, k)
         if magnification:

@@ -30,7 +30,7 @@ _MAX_WORDS = 1000  # on a line
 
 
 @dataclass
-class Line:
+class ZemaxLine:
     """The words behind a keyword."""
 
     words: list[str]
@@ -44,9 +44,9 @@ class ZemaxSurface:
 
     number: int
     line: int
-    once: dict[str, Line] = field(default_factory=dict)
-    numbered: dict[tuple[str, int], Line] = field(default_factory=dict)
-    shapes: dict[str, Line] = field(default_factory=dict)
+    once: dict[str, ZemaxLine] = field(default_factory=dict)
+    numbered: dict[tuple[str, int], ZemaxLine] = field(default_factory=dict)
+    shapes: dict[str, ZemaxLine] = field(default_factory=dict)
 
     @property
     def type(self) -> str:
@@ -69,9 +69,9 @@ class ZemaxFile:
     """The parts of a .zmx file that matter to us."""
 
     file: str | Path
-    header: dict[str, Line] = field(default_factory=dict)
+    header: dict[str, ZemaxLine] = field(default_factory=dict)
     wavelengths: dict[int, str] = field(default_factory=dict)  # µm
-    remarks: list[Line] = field(default_factory=list)  # NOTE
+    remarks: list[ZemaxLine] = field(default_factory=list)  # NOTE
     surfaces: list[ZemaxSurface] = field(default_factory=list)
     configurations: int = 1
     operands: dict[tuple[str, int, str], Operand] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class ZemaxFile:
     def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
         return LensFileError(message, file=self.file, line=line, surface=surface)
 
-    def number(self, line: Line, position: int, keyword: str, surface: int | None = None) -> float:
+    def number(self, line: ZemaxLine, position: int, keyword: str, surface: int | None = None) -> float:
         """The finite number at a position of a line."""
         word = line.words[position] if position < len(line.words) else ""
         value = to_float(word)
@@ -96,7 +96,7 @@ def parse(text: str, file: str | Path) -> ZemaxFile:
         keyword, rest = (*raw.split(None, 1), "", "")[:2]
         if not keyword:
             continue
-        line = Line(rest.split(maxsplit=_MAX_WORDS), number, rest.strip())
+        line = ZemaxLine(rest.split(maxsplit=_MAX_WORDS), number, rest.strip())
         if keyword == "SURF":
             surface = _open_surface(result, line)
         elif not result.surfaces:
@@ -116,7 +116,7 @@ def parse(text: str, file: str | Path) -> ZemaxFile:
     return result
 
 
-def _open_surface(result: ZemaxFile, line: Line) -> ZemaxSurface:
+def _open_surface(result: ZemaxFile, line: ZemaxLine) -> ZemaxSurface:
     expected = len(result.surfaces)
     if not line.words or to_int(line.words[0]) != expected:
         raise result.error(f"SURF {line.text[:40]} where SURF {expected} should stand", line=line.number)
@@ -127,7 +127,7 @@ def _open_surface(result: ZemaxFile, line: Line) -> ZemaxSurface:
     return surface
 
 
-def _header(result: ZemaxFile, keyword: str, line: Line) -> None:
+def _header(result: ZemaxFile, keyword: str, line: ZemaxLine) -> None:
     if keyword == "NOTE":
         result.remarks.append(line)
     elif keyword == "WAVM":
@@ -143,7 +143,7 @@ def _header(result: ZemaxFile, keyword: str, line: Line) -> None:
         result.header.setdefault(keyword, line)
 
 
-def _surface(result: ZemaxFile, surface: ZemaxSurface, keyword: str, line: Line) -> None:
+def _surface(result: ZemaxFile, surface: ZemaxSurface, keyword: str, line: ZemaxLine) -> None:
     if keyword in _ONCE:
         if keyword in surface.once and surface.once[keyword].words != line.words:
             raise result.error(f"a second {keyword}", line=line.number, surface=surface.number)
@@ -159,7 +159,7 @@ def _surface(result: ZemaxFile, surface: ZemaxSurface, keyword: str, line: Line)
         surface.numbered[keyword, index] = line
 
 
-def _trailer(result: ZemaxFile, keyword: str, line: Line) -> None:
+def _trailer(result: ZemaxFile, keyword: str, line: ZemaxLine) -> None:
     if keyword == "MNUM":
         count = to_int(line.words[0]) if line.words else None
         if count is None or not 1 <= count <= _MAX_CONFIGURATIONS:

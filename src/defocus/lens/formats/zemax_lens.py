@@ -15,7 +15,7 @@ from ..first_order import AxialPath
 from ..prescription import Field, FieldKind, Lens, Surface
 from .assemble import FallbackGlass, Media, Notes, leading_dummies, make_lens, with_states
 from .text import INFINITY_MM, clean, reciprocal, scaled, to_float, to_int
-from .zemax import APERTURE_SHAPES, Line, ZemaxFile, ZemaxSurface, parse
+from .zemax import APERTURE_SHAPES, ZemaxFile, ZemaxLine, ZemaxSurface, parse
 from .zemax_aperture import aperture_keyword, float_by_stop_size, system_aperture
 from .zemax_remarks import Remarks
 from .zemax_states import read_states
@@ -297,7 +297,7 @@ def _wavelengths(context: _Context) -> tuple[tuple[float, ...], int]:
     return tuple(v for v in values if v is not None), primary - 1
 
 
-def _count(line: Line | None, position: int) -> int | None:
+def _count(line: ZemaxLine | None, position: int) -> int | None:
     return to_int(line.words[position]) if line and len(line.words) > position else None
 
 

@@ -23,7 +23,7 @@ from ...errors import LensFileError
 from ...glass import Medium
 from .assemble import Media
 from .text import clean, to_float, to_int
-from .zemax import Line, ZemaxFile
+from .zemax import ZemaxFile, ZemaxLine
 
 PREFIX = "defocus:"
 VERSION = 1
@@ -37,8 +37,8 @@ class Remarks:
     """The contents of our NOTE lines; empty for files of others."""
 
     parts: ZemaxFile
-    plain: dict[str, Line] = field(default_factory=dict)
-    numbered: dict[tuple[str, int], list[Line]] = field(default_factory=dict)
+    plain: dict[str, ZemaxLine] = field(default_factory=dict)
+    numbered: dict[tuple[str, int], list[ZemaxLine]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, parts: ZemaxFile) -> Remarks:
@@ -60,14 +60,14 @@ class Remarks:
 
     def _add(self, key: str, value: str, number: int) -> None:
         if key in _PLAIN:
-            self.plain[key] = Line(value.split(), number, value.strip())
+            self.plain[key] = ZemaxLine(value.split(), number, value.strip())
             return
         words = value.split(None, 1)
         index = to_int(words[0]) if words else None
         if key not in _NUMBERED or index is None or not 0 <= index <= _MAX_NUMBER:
             raise self.parts.error(f"NOTE {PREFIX}{clean(key, 30)} {clean(value, 40)}: not understood", line=number)
         rest = words[1].strip() if len(words) > 1 else ""
-        self.numbered.setdefault((key, index), []).append(Line(rest.split(), number, rest))
+        self.numbered.setdefault((key, index), []).append(ZemaxLine(rest.split(), number, rest))
 
     @property
     def ours(self) -> bool:
@@ -96,13 +96,13 @@ class Remarks:
         """Configuration → name."""
         return {k: clean(lines[-1].text) for (key, k), lines in self.numbered.items() if key == "state"}
 
-    def _length(self, line: Line) -> float:
+    def _length(self, line: ZemaxLine) -> float:
         value = to_float(line.text)
         if value is None or not value > 0.0:
             raise self._fail(line)
         return value
 
-    def _fail(self, line: Line) -> LensFileError:
+    def _fail(self, line: ZemaxLine) -> LensFileError:
         return self.parts.error(f"NOTE {PREFIX}: cannot read {clean(line.text, 40)!r}", line=line.number)
 
     def medium(self, number: int, media: Media) -> Medium | None:

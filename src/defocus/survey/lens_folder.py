@@ -84,8 +84,8 @@ def survey_folder(
         lenses += [v for _, v in variants]
 
     rows = list(unreadable)
-    told = counted(progress, len(lenses))
-    for name, lens, measured in zip(names, lenses, measure(lenses, progress=told), strict=True):
+    count = counted(progress, len(lenses))
+    for name, lens, measured in zip(names, lenses, measure(lenses, progress=count), strict=True):
         verdict = judge(measured, criteria)
         status: Status = "kept" if verdict.kept else "rejected"
         rows.append(SurveyRow(name, lens.name, status, verdict.category, verdict.reasons, measured))
