@@ -115,9 +115,9 @@ def _quick(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path]
 
 
 def _write_template(file: Path) -> None:
-    from ..evaluate.table_file import TEMPLATE
+    from ..evaluate.table_file import template as template_text
 
     if file.exists():
         raise ConfigError("is there already; take another name", file=file)
-    file.write_text(TEMPLATE.format(name=file.name), encoding="utf-8")
+    file.write_text(template_text(file.name), encoding="utf-8")
     typer.echo(f"wrote {file}; next: name your weights and test sets in it")

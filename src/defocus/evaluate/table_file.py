@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -146,42 +147,8 @@ def slug(text: str) -> str:
     return re.sub(r"[\W_]+", "-", text.lower()).strip("-") or "x"
 
 
-TEMPLATE = """\
-# What is compared with what. Run it:  defocus evaluate {name} --out results
-# Restored pictures are saved first, and measured as they were saved; the same command goes on where it was stopped.
-
-title = "NRKNet on real photographs"
-metrics = ["psnr", "ssim"]    # also lpips, niqe (see [files]); dists, musiq, maniqa, topiq, clipiqa (extra [iqa])
-device = "auto"               # a GPU where there is one
-tile_px = 512                 # large photographs in tiles of so many pixels,
-overlap_px = 64               # which share so many
-bits = 8                      # of the pictures that are saved
-figures = 3                   # of each test set
-
-[[rows]]
-kind = "input"                # the blurred pictures themselves, for comparison
-
-[[rows]]
-name = "NRKNet"
-model = "nrknet"              # nrknet, iniknet, nafnet, restormer
-trained_on = "CLDefocus"
-weights = "nrknet_cldefocus.pth"
-
-# [[rows]]                    # pictures that another program made, with the names of the test set's
-# kind = "folder"
-# name = "Other"
-# folder = "other/{{test}}"
-
-[[tests]]
-kind = "dpdd"                 # dpdd, realdof, rtf, lfdof, syndof, pairs (made by `defocus synth run`), photographs
-folder = "dd_dp_dataset_png"
-
-[[tests]]
-name = "Our pairs"
-kind = "pairs"
-folder = "pairs"
-
-[files]                       # weights that are no part of defocus; DEFOCUS_LPIPS and DEFOCUS_NIQE name them, too
-# lpips = "alexnet.ckpt"
-# niqe = "niqe_pris_params.npz"
-"""
+def template(name: str) -> str:
+    """A commented table to start from, as the text of a file of this name."""
+    return (
+        resources.files(__package__).joinpath("template.toml").read_text(encoding="utf-8").replace("table.toml", name)
+    )
