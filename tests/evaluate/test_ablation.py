@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from defocus.cli import run
-from defocus.cli.synth_progress import SynthBar
-from defocus.cli.train_progress import TrainBar
+from defocus.cli.progress import ProgressBar, show_synthesis, show_training
 from defocus.errors import ConfigError, DatasetError
 from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, AblationStudy, run_ablation, variant_plan
 from defocus.evaluate.figures import draw_levels
@@ -202,10 +201,10 @@ def test_the_report_tells_the_stages_and_progress_the_variant(
     study = AblationStudy(small_plan(), settings(progressive=stages, batch=99), ablation[0])
     made = study.report(ablation[1].results, {})
     assert "12 steps of 4 crops of 16 pixels, from 0.5 of them on 2 crops of 24 pixels, seed 0" in made
-    bar = TrainBar()
+    bar = ProgressBar(counted=True)
     for name in ("full synthesis", "one depth"):
-        bar(TrainProgress(3, "training", 1), name)
-        SynthBar()(Progress(stage="making pairs", done=1, planned=3), name)
+        show_training(bar, TrainProgress(3, "training", 1), name)
+        show_synthesis(bar, Progress(stage="making pairs", done=1, planned=3), name)
     told = capsys.readouterr().err
     assert "full synthesis: training: 1 of 3" in told
     assert "one depth: training: 1 of 3" in told

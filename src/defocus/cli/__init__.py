@@ -9,22 +9,13 @@ import typer
 
 from .. import __version__
 from ..errors import DefocusError
-from .ablate import ablate
 from .blur import blur, refocus
-from .deblur import deblur
-from .demo import demo
-from .depth import depth
-from .develop import develop
-from .downstream import downstream
-from .evaluate import evaluate
-from .groundtruth import groundtruth
+from .evaluate import ablate, downstream, evaluate, groundtruth
 from .lens import lens_app
-from .psf import psf
-from .psf_grid import psf_grid
-from .psf_views import pupils, through_focus, wavefront
-from .scene import scene
-from .synth import synth_app
-from .train import train
+from .photo import depth, develop, scene
+from .psf import psf, psf_grid, pupils, through_focus, wavefront
+from .restore import deblur, train
+from .synth import demo, synth_app
 
 STOPPED = 130  # exit code of what Ctrl-C ended
 
@@ -57,8 +48,8 @@ app.command()(ablate)
 app.command()(demo)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked: bool) -> None:
+    if asked:
         typer.echo(f"defocus {__version__}")
         raise typer.Exit
 

@@ -3,176 +3,330 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import DefocusError
-from .blur_input import ESTIMATORS, Asked, SharpInput, read_sharp, two_numbers
-from .outputs import check_outputs, json_text
-from .progress import StageBar
+from .options import (
+    BitsOption,
+    BladesOption,
+    JsonOption,
+    StopOption,
+    check_file,
+    json_text,
+    make_camera,
+    print_files,
+    print_report,
+    whole_pair,
+    with_groups,
+    write_photo,
+)
+from .progress import ProgressBar
 
 if TYPE_CHECKING:
-    from ..photo import Noise
-    from ..render import Camera, Photograph
+    import numpy as np
 
-PhotoOrScene = Annotated[
-    str,
-    typer.Argument(help="A RAW file, a PNG, JPEG or TIFF in sRGB, or scene:NAME[:SEED].", show_default=False),
-]
-DepthOption = Annotated[
-    str | None, typer.Option(help=f"A depth map, or {', '.join(ESTIMATORS)}. A scene has its own.", show_default=False)
-]
-LensOption = Annotated[str, typer.Option(help="A built-in lens or a lens file.", show_default=False)]
-FNumberOption = Annotated[float | None, typer.Option(help="Stop the lens down.")]
-BladesOption = Annotated[int | None, typer.Option(help="Blades of the iris of a lens that is stopped down.")]
-BandsOption = Annotated[
-    str, typer.Option(help="rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm.")
-]
-NoiseOption = Annotated[bool, typer.Option("--noise/--no-noise", help="Sensor noise, drawn as in the paper.")]
-SaturationOption = Annotated[
-    str, typer.Option(help="Light beyond white in clipped highlights: none, paper (drawn), or its power.")
-]
-SeedOption = Annotated[int, typer.Option(help="Seed of noise and highlights.", min=0)]
-FullFieldOption = Annotated[
-    bool, typer.Option("--full-field/--patch", help="PSFs that change over the picture, or one for all of it.")
-]
-FieldOption = Annotated[tuple[float, float], typer.Option(help="Of --patch: X Y, of the image radius.")]
-NodesOption = Annotated[str | None, typer.Option(help="Of --full-field: ROWSxCOLUMNS of PSFs. [default: 3x5]")]
+    from .. import Camera
+    from ..photo import Photo, SensorColour
+    from ..render import Photograph
+    from ..scene.depth_maps import DepthMap
+
+ESTIMATORS = ("depth-pro", "depth-anything-indoor", "depth-anything-outdoor")
+SCENE = "scene:"
 LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's
 SCENE_SIZE, SWEEP_SCENE_SIZE = "960x640", "480x320"
 
 
-def _longest_option(default: int) -> Any:
-    text = f"Larger photographs are reduced to this many pixels on their long side; 0: never. [default: {default}]"
-    return typer.Option(help=text, min=0, show_default=False)
+@dataclass(frozen=True)
+class SharpPhotograph:
+    """A sharp photograph in linear light with its depth."""
+
+    linear: np.ndarray
+    depth_m: np.ndarray
+    focus_m: float
+    colour: SensorColour | None
+    exif_pixel_um: float | None  # of the reduced photograph
+    notes: tuple[str, ...]
 
 
-def _size_option(default: str) -> Any:
-    return typer.Option(help=f"WIDTHxHEIGHT of a scene. [default: {default}]", show_default=False)
+@dataclass(frozen=True)
+class SharpOptions:
+    """Where the sharp photograph and its depth come from."""
+
+    photo: Annotated[
+        str, typer.Argument(help="A RAW file, a PNG, JPEG or TIFF in sRGB, or scene:NAME[:SEED].", show_default=False)
+    ]
+    depth: Annotated[
+        str | None,
+        typer.Option(help=f"A depth map, or {', '.join(ESTIMATORS)}. A scene has its own.", show_default=False),
+    ] = None
+    max_side: Annotated[
+        int | None,
+        typer.Option(
+            help="Larger photographs are reduced to this many pixels on their long side; 0: never. "
+            f"[default: {LONGEST}; refocus: {SWEEP_LONGEST}]",
+            min=0,
+            show_default=False,
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help=f"WIDTHxHEIGHT of a scene. [default: {SCENE_SIZE}; refocus: {SWEEP_SCENE_SIZE}]", show_default=False
+        ),
+    ] = None
+    resize_depth: Annotated[bool, typer.Option("--resize-depth", help="A depth map of another size is resized.")] = (
+        False
+    )
+    scale_m: Annotated[float | None, typer.Option(help="Metres of one unit of the depth map.")] = None
+
+    def read(self, focus_m: float | None, longest: int, scene_size: str, bar: ProgressBar) -> SharpPhotograph:
+        """Read the photograph and its depth, reduced where it is larger than asked; or make the scene."""
+        if self.photo.startswith(SCENE):
+            return self._scene(focus_m, scene_size, bar)
+        if self.size is not None:
+            raise DefocusError(f"{self.photo}: --size is for scenes; a photograph is reduced by --max-side")
+        if self.depth is None:
+            raise DefocusError(f"{self.photo}: give its --depth, a file or one of {', '.join(ESTIMATORS)}")
+        if focus_m is None:
+            raise DefocusError(f"{self.photo}: give --focus-m, the focus distance in metres")
+        from ..photo import read_photo, reduced
+
+        bar("reading")
+        photo = read_photo(Path(self.photo))
+        linear = photo.linear()
+        depth = self._depth(self.depth, photo, linear, bar).fitted(photo.size, resize=self.resize_depth)
+        notes = [*photo.notes, *depth.notes]
+        long_side, most = max(photo.size), longest if self.max_side is None else self.max_side
+        pixel_um = photo.exif.pixel_um
+        if most and long_side > most:
+            width, height = (max(1, round(side * most / long_side)) for side in photo.size)
+            linear, depth = reduced(linear, (width, height)), depth.fitted((width, height), resize=True)
+            size = f"{photo.size[0]}×{photo.size[1]}"
+            notes = [*photo.notes, *depth.notes, f"reduced from {size}, each pixel a mean of light"]
+            pixel_um = None if pixel_um is None else pixel_um * long_side / max(width, height)
+        return SharpPhotograph(linear, depth.depth_m, focus_m, photo.colour, pixel_um, tuple(notes))
+
+    def _scene(self, focus_m: float | None, scene_size: str, bar: ProgressBar) -> SharpPhotograph:
+        if self.depth is not None:
+            raise DefocusError(f"{self.photo}: a scene brings its own depth; leave --depth out")
+        others = {
+            "--max-side": self.max_side is not None,
+            "--resize-depth": self.resize_depth,
+            "--scale-m": self.scale_m is not None,
+        }
+        if any(others.values()):
+            names = " and ".join(name for name, used in others.items() if used)
+            raise DefocusError(f"{self.photo}: {names}: for photographs and their depth maps; a scene's size is --size")
+        from ..scene.procedural import make_scene
+
+        name, _, seed = self.photo.removeprefix(SCENE).partition(":")
+        if seed and not seed.isdigit():
+            raise DefocusError(f"{self.photo}: expected scene:NAME or scene:NAME:SEED")
+        bar("making the scene")
+        size = whole_pair("--size", self.size or scene_size, "WIDTHxHEIGHT such as 960x640")
+        scene = make_scene(name, size, int(seed or 0))
+        sharp = scene.picture()
+        focus_m = scene.lens.focus_m if focus_m is None else focus_m
+        note = f"a procedural scene with exact depth: {scene.about}"
+        return SharpPhotograph(sharp.linear, sharp.depth_m, focus_m, None, None, (note,))
+
+    def _depth(self, source: str, photo: Photo, linear: np.ndarray, bar: ProgressBar) -> DepthMap:
+        if source not in ESTIMATORS:
+            from ..scene.depth_files import read_depth
+
+            return read_depth(Path(source), scale_m=self.scale_m)
+        from .photo import estimated_depth
+
+        if self.scale_m is not None:
+            raise DefocusError(f"--scale-m is for depth files; {source} gives metres")
+        bar(source)
+        return estimated_depth(photo, linear, source).depth
 
 
-ResizeOption = Annotated[bool, typer.Option("--resize-depth", help="A depth map of another size is resized.")]
-ScaleOption = Annotated[float | None, typer.Option(help="Metres of one unit of the depth map.")]
-PixelOption = Annotated[
-    str | None,
-    typer.Option(help="Pixel pitch, or exif. By default the photograph fills the lens's image circle."),
-]
-SensorOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--sensor/--no-sensor",
-        help="Through a mosaic and its development. [default: where the camera's colours are known, or for noise]",
-        show_default=False,
-    ),
-]
-VignettingOption = Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")]
-PartsOption = Annotated[
-    int, typer.Option(help="Parts of the pupil followed separately at depth edges; 4: better, slower.", min=1, max=16)
-]
-ExactOption = Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")]
-KernelOption = Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+@dataclass(frozen=True)
+class BlurOptions:
+    """The lens that blurs, the sensor behind it, and how much work goes into it."""
+
+    lens: Annotated[str, typer.Option(help="A built-in lens or a lens file.", show_default=False)]
+    f_number: StopOption = None
+    blades: BladesOption = None
+    pixel_um: Annotated[
+        str | None, typer.Option(help="Pixel pitch, or exif. By default the photograph fills the lens's image circle.")
+    ] = None
+    bands: Annotated[
+        str,
+        typer.Option(help="rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm."),
+    ] = "rgb"
+    noise: Annotated[bool, typer.Option("--noise/--no-noise", help="Sensor noise, drawn as in the paper.")] = False
+    saturation: Annotated[
+        str, typer.Option(help="Light beyond white in clipped highlights: none, paper (drawn), or its power.")
+    ] = "none"
+    seed: Annotated[int, typer.Option(help="Seed of noise and highlights.", min=0)] = 0
+    full_field: Annotated[
+        bool, typer.Option("--full-field/--patch", help="PSFs that change over the picture, or one for all of it.")
+    ] = True
+    field: Annotated[tuple[float, float], typer.Option(help="Of --patch: X Y, of the image radius.")] = (0.0, 0.0)
+    nodes: Annotated[str | None, typer.Option(help="Of --full-field: ROWSxCOLUMNS of PSFs. [default: 3x5]")] = None
+    sensor: Annotated[
+        bool | None,
+        typer.Option(
+            "--sensor/--no-sensor",
+            help="Through a mosaic and its development. [default: where the camera's colours are known, or for noise]",
+            show_default=False,
+        ),
+    ] = None
+    vignetting: Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")] = False
+    parts: Annotated[
+        int,
+        typer.Option(help="Parts of the pupil followed separately at depth edges; 4: better, slower.", min=1, max=16),
+    ] = 1
+    max_kernel: Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)] = 256
+    exact: Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")] = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `Camera.photograph`, but for the sensor's."""
+        from ..render.photograph import photo_bands
+
+        photo_bands(self.bands)
+        if not self.full_field and self.nodes is not None:
+            raise DefocusError("--nodes is for --full-field; --patch has one PSF for the whole picture")
+        if self.full_field and self.field != (0.0, 0.0):
+            raise DefocusError("--field is for --patch; with --full-field the picture's middle is the lens's axis")
+        return {
+            "bands": self.bands,
+            "patch": None if self.full_field else self.field,
+            "nodes": None if self.nodes is None else whole_pair("--nodes", self.nodes, "ROWSxCOLUMNS such as 3x5"),
+            "saturation": self._saturation(),
+            "noise": paper_noise(self.seed) if self.noise else None,
+            "seed": self.seed,
+            "relative_illumination": self.vignetting,
+            "parts": self.parts,
+            "most_kernel_px": self.max_kernel,
+            "exact": self.exact,
+        }
+
+    def camera(self, sharp: SharpPhotograph, focus_m: float) -> Camera:
+        """The camera that takes the photograph: with the pitch of the options, or filled by the photograph."""
+        rows, columns = sharp.depth_m.shape
+        options: dict[str, Any] = {"focus_m": focus_m, "f_number": self.f_number, "blades": self.blades}
+        if self.pixel_um is None:
+            return make_camera(self.lens, pixels=(columns, rows), **options)
+        if self.pixel_um == "exif":
+            if sharp.exif_pixel_um is None:
+                raise DefocusError("--pixel-um exif: the photograph's EXIF data do not tell its pixel pitch; give it")
+            return make_camera(self.lens, pixel_um=sharp.exif_pixel_um, **options)
+        try:
+            pitch = float(self.pixel_um)
+        except ValueError:
+            pitch = math.nan
+        if not 0.05 <= pitch <= 10_000.0:
+            raise DefocusError(f"--pixel-um {self.pixel_um}: expected exif or a number of µm")
+        return make_camera(self.lens, pixel_um=pitch, **options)
+
+    def sensor_arguments(self, sharp: SharpPhotograph) -> dict[str, Any]:
+        """The sensor's colours, and whether there is one.
+
+        A mosaic of colours that are not the camera's adds its artefacts and nothing else, so it must be asked for.
+        """
+        by_default = sharp.colour is not None or self.noise
+        return {"colour": sharp.colour, "sensor": by_default if self.sensor is None else self.sensor}
+
+    def report(self, photo: str, sharp: SharpPhotograph, photograph: Photograph) -> dict[str, Any]:
+        """The report of a photograph, with where its light and its pixels come from."""
+        sources = {None: "the photograph fills the lens's image circle", "exif": "EXIF"}
+        report = {"photo": photo, "pixel_from": sources.get(self.pixel_um, "given")} | photograph.report
+        return report | {"notes": [*sharp.notes, *photograph.report["notes"]]}
+
+    def _saturation(self) -> float:
+        if self.saturation == "none":
+            return 0.0
+        if self.saturation == "paper":
+            import jax
+
+            from ..photo import draw_saturation
+
+            return float(draw_saturation(jax.random.fold_in(jax.random.key(self.seed), 2)))
+        try:
+            power = float(self.saturation)
+        except ValueError:
+            power = math.nan
+        if not 0.0 <= power <= 100.0:
+            raise DefocusError(f"--saturation {self.saturation}: expected none, paper, or a number from 0 to 100")
+        return power
 
 
+def paper_noise(seed: int) -> Any:
+    """Sensor noise as the paper draws it."""
+    import jax
+
+    from ..photo import draw_noise
+
+    return draw_noise(jax.random.fold_in(jax.random.key(seed), 0))
+
+
+@with_groups
 def blur(
-    photo: PhotoOrScene,
-    lens: LensOption,
+    source: SharpOptions,
+    options: BlurOptions,
     out: Annotated[Path, typer.Option(help="The picture: .png, .jpg, .tif; or linear light: .npy.")],
-    depth: DepthOption = None,
     focus_m: Annotated[
         float | None, typer.Option(help="Focus distance in metres; inf is allowed. A scene has its own.")
     ] = None,
-    f_number: FNumberOption = None,
-    blades: BladesOption = None,
-    bands: BandsOption = "rgb",
-    noise: NoiseOption = False,
-    saturation: SaturationOption = "none",
-    seed: SeedOption = 0,
-    full_field: FullFieldOption = True,
-    field: FieldOption = (0.0, 0.0),
-    nodes: NodesOption = None,
     dual_pixel: Annotated[
         bool, typer.Option("--dual-pixel", help="Also what the left and right half of the lens see: OUT-left, -right.")
     ] = False,
-    max_side: Annotated[int | None, _longest_option(LONGEST)] = None,
-    size: Annotated[str | None, _size_option(SCENE_SIZE)] = None,
-    resize_depth: ResizeOption = False,
-    scale_m: ScaleOption = None,
-    pixel_um: PixelOption = None,
-    sensor: SensorOption = None,
-    vignetting: VignettingOption = False,
-    parts: PartsOption = 1,
-    max_kernel: KernelOption = 256,
-    exact: ExactOption = False,
-    bits: Annotated[int, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF.")] = 8,
+    bits: BitsOption = 8,
     sharp: Annotated[Path | None, typer.Option(help="Also the sharp picture, through the same sensor.")] = None,
     raw: Annotated[Path | None, typer.Option(help="Also the blurred mosaic, 0..1, with its colours: .npz.")] = None,
     report: Annotated[Path | None, typer.Option(help="Also the report: .json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Blur a sharp photograph as a lens would have."""
-    _check_outputs(out, sharp, raw, report, bits)
-    if raw is not None and sensor is False:
+    from ..photo import check_picture_path
+
+    for path in (out, sharp):
+        if path is not None:
+            check_picture_path(path, bits=bits)
+    check_file(raw, ".npz")
+    check_file(report, ".json")
+    if raw is not None and options.sensor is False:
         raise DefocusError("--raw: with --no-sensor there is no mosaic")
-    sensor = True if raw is not None else sensor
-    options = _options(
-        bands, noise, saturation, seed, full_field, field, nodes, vignetting, parts, max_kernel, exact
-    )  # fmt: skip
-    with StageBar() as bar:
-        asked = Asked(max_side, size, resize_depth, scale_m)
-        given = read_sharp(photo, depth, focus_m, asked, longest=LONGEST, scene_size=SCENE_SIZE, bar=bar)
-        camera = _camera(lens, given, given.focus_m, pixel_um, f_number, blades)
-        options |= {"colour": given.colour, "sensor": _has_sensor(sensor, given, noise), "progress": bar}
-        made = camera.photograph(given.linear, given.depth_m, **options)
-        written = [(out, made.blurred)]
-        if sharp is not None:
-            written.append((sharp, made.sharp))
-        halves = {}
+    arguments = options.arguments()
+    with ProgressBar() as bar:
+        light = source.read(focus_m, LONGEST, SCENE_SIZE, bar)
+        camera = options.camera(light, light.focus_m)
+        arguments |= options.sensor_arguments(light) | {"progress": bar} | ({"sensor": True} if raw is not None else {})
+        photograph = camera.photograph(light.linear, light.depth_m, **arguments)
+        pictures = {out: photograph.blurred} | ({} if sharp is None else {sharp: photograph.sharp})
+        facts = options.report(source.photo, light, photograph)
         for side in ("left", "right") if dual_pixel else ():
-            half = camera.photograph(given.linear, given.depth_m, side=side, **options)
-            written.append((out.with_stem(f"{out.stem}-{side}"), half.blurred))
-            halves[side] = {"node_light_mm2": half.report["node_light_mm2"], "notes": half.report["notes"]}
-    for path, picture in written:
-        _write(path, picture.srgb, picture.linear, bits)
+            half = camera.photograph(light.linear, light.depth_m, side=side, **arguments)
+            pictures[out.with_stem(f"{out.stem}-{side}")] = half.blurred
+            sides = facts.setdefault("halves", {})
+            sides[side] = {"node_light_mm2": half.report["node_light_mm2"], "notes": half.report["notes"]}
+    for path, picture in pictures.items():
+        write_photo(path, picture.linear, bits, picture.srgb)
     if raw is not None:
-        _write_raw(raw, made, given)
-    told = {"photo": photo, "pixel_from": given.pixel_from(pixel_um)} | made.report
-    told["notes"] = [*given.notes, *made.report["notes"]]
-    if halves:
-        told["halves"] = halves
+        _write_mosaic(raw, photograph, light)
     if report is not None:
-        report.write_text(json_text(told) + "\n", encoding="utf-8")
-    files = [path for path, _ in written] + [path for path in (raw, report) if path is not None]
-    _tell(told, files, as_json)
+        report.write_text(json_text(facts) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json_text(facts))
+        return
+    _print_facts(facts)
+    print_files(*pictures, raw, report)
 
 
+@with_groups
 def refocus(
-    photo: PhotoOrScene,
-    lens: LensOption,
+    source: SharpOptions,
+    options: BlurOptions,
     focus_m: Annotated[str, typer.Option(help="Focus distances in metres: 0.7,1.2,inf", show_default=False)],
     out: Annotated[Path, typer.Option(help="Side by side: .png, .jpg, .tif; animated: .gif.", show_default=False)],
-    depth: DepthOption = None,
-    f_number: FNumberOption = None,
-    blades: BladesOption = None,
-    bands: BandsOption = "rgb",
-    noise: NoiseOption = False,
-    saturation: SaturationOption = "none",
-    seed: SeedOption = 0,
-    full_field: FullFieldOption = True,
-    field: FieldOption = (0.0, 0.0),
-    nodes: NodesOption = None,
-    max_side: Annotated[int | None, _longest_option(SWEEP_LONGEST)] = None,
-    size: Annotated[str | None, _size_option(SWEEP_SCENE_SIZE)] = None,
-    resize_depth: ResizeOption = False,
-    scale_m: ScaleOption = None,
-    pixel_um: PixelOption = None,
-    sensor: SensorOption = None,
-    vignetting: VignettingOption = False,
-    parts: PartsOption = 1,
-    max_kernel: KernelOption = 256,
-    exact: ExactOption = False,
     captions: Annotated[bool, typer.Option("--captions/--no-captions", help="The distance on each picture.")] = True,
     seconds: Annotated[float, typer.Option(help="How long a GIF shows each distance.", min=0.02, max=60)] = 0.6,
     report: Annotated[Path | None, typer.Option(help="Also the reports, one per distance: .json.")] = None,
@@ -183,25 +337,19 @@ def refocus(
 
     distances = _distances(focus_m)
     check_sweep_path(out)
-    _check_report(report)
-    options = _options(
-        bands, noise, saturation, seed, full_field, field, nodes, vignetting, parts, max_kernel, exact
-    )  # fmt: skip
+    check_file(report, ".json")
+    arguments = options.arguments()
     pictures, reports = [], []
-    with StageBar() as bar:
-        asked = Asked(max_side, size, resize_depth, scale_m)
-        given = read_sharp(
-            photo, depth, distances[0], asked, longest=SWEEP_LONGEST, scene_size=SWEEP_SCENE_SIZE, bar=bar
-        )
-        options |= {"colour": given.colour, "sensor": _has_sensor(sensor, given, noise)}
+    with ProgressBar() as bar:
+        light = source.read(distances[0], SWEEP_LONGEST, SWEEP_SCENE_SIZE, bar)
+        arguments |= options.sensor_arguments(light) | {"progress": bar}
         # What can be wrong with a distance is said before the long work on the first.
-        cameras = [_camera(lens, given, distance, pixel_um, f_number, blades) for distance in distances]
+        cameras = [options.camera(light, distance) for distance in distances]
         for number, camera in enumerate(cameras, 1):
             bar.prefix = f"{number} of {len(cameras)}: "
-            made = camera.photograph(given.linear, given.depth_m, progress=bar, **options)
-            pictures.append(made.blurred.srgb)
-            told = {"photo": photo, "pixel_from": given.pixel_from(pixel_um)} | made.report
-            reports.append(told | {"notes": [*given.notes, *made.report["notes"]]})
+            photograph = camera.photograph(light.linear, light.depth_m, **arguments)
+            pictures.append(photograph.blurred.srgb)
+            reports.append(options.report(source.photo, light, photograph))
     texts = [f"{d:g} m" if math.isfinite(d) else "infinity" for d in distances]
     write_sweep(out, pictures, texts if captions else [""] * len(texts), seconds=seconds)
     if report is not None:
@@ -209,99 +357,13 @@ def refocus(
     if as_json:
         typer.echo(json_text(reports))
         return
-    for told in reports:
-        low, high = told["coc_px"]
-        taken = sum(told["seconds"].values())
-        typer.echo(f"focus {told['focus_m']:g} m: blur radii {low:.1f} … {high:.1f} px, {taken:.0f} s")
-    for note in dict.fromkeys(note for told in reports for note in told["notes"]):
+    for facts in reports:
+        low, high = facts["coc_px"]
+        duration = sum(facts["seconds"].values())
+        typer.echo(f"focus {facts['focus_m']:g} m: blur radii {low:.1f} … {high:.1f} px, {duration:.0f} s")
+    for note in dict.fromkeys(note for facts in reports for note in facts["notes"]):
         typer.echo(f"note: {note}")
-    for path in (out, report):
-        if path is not None:
-            typer.echo(f"wrote {path}")
-
-
-def _camera(
-    lens: str, given: SharpInput, focus_m: float, pixel_um: str | None, f_number: float | None, blades: int | None
-) -> Camera:
-    from ..lens import load_lens
-    from ..render import Camera
-
-    height, width = given.depth_m.shape
-    pitch = given.pitch_um(pixel_um)
-    return Camera(
-        load_lens(lens),
-        focus_m=focus_m,
-        pixel_um=pitch,
-        pixels=None if pitch is not None else (width, height),
-        f_number=f_number,
-        blades=blades,
-    )
-
-
-def _has_sensor(asked: bool | None, given: SharpInput, noise: bool) -> bool:
-    """A mosaic of colours that are not the camera's adds its artefacts and nothing else, so it must be asked for."""
-    return asked if asked is not None else given.colour is not None or noise
-
-
-def _options(
-    bands: str,
-    noise: bool,
-    saturation: str,
-    seed: int,
-    full_field: bool,
-    field: tuple[float, float],
-    nodes: str | None,
-    vignetting: bool,
-    parts: int,
-    max_kernel: int,
-    exact: bool,
-) -> dict[str, Any]:
-    """Arguments of `Camera.photograph`."""
-    from ..render.photograph import photo_bands
-
-    photo_bands(bands)
-    if not full_field and nodes is not None:
-        raise DefocusError("--nodes is for --full-field; --patch has one PSF for the whole picture")
-    if full_field and field != (0.0, 0.0):
-        raise DefocusError("--field is for --patch; with --full-field the picture's middle is the lens's axis")
-    return {
-        "bands": bands,
-        "patch": None if full_field else field,
-        "nodes": None if nodes is None else two_numbers(nodes, "--nodes", "ROWSxCOLUMNS such as 3x5"),
-        "saturation": _saturation(saturation, seed),
-        "noise": _noise(seed) if noise else None,
-        "seed": seed,
-        "relative_illumination": vignetting,
-        "parts": parts,
-        "most_kernel_px": max_kernel,
-        "exact": exact,
-    }
-
-
-def _noise(seed: int) -> Noise:
-    import jax
-
-    from ..photo import draw_noise
-
-    return draw_noise(jax.random.fold_in(jax.random.key(seed), 0))
-
-
-def _saturation(text: str, seed: int) -> float:
-    if text == "none":
-        return 0.0
-    if text == "paper":
-        import jax
-
-        from ..photo import draw_saturation
-
-        return float(draw_saturation(jax.random.fold_in(jax.random.key(seed), 2)))
-    try:
-        power = float(text)
-    except ValueError:
-        power = math.nan
-    if not 0.0 <= power <= 100.0:
-        raise DefocusError(f"--saturation {text}: expected none, paper, or a number from 0 to 100")
-    return power
+    print_files(out, report)
 
 
 def _distances(text: str) -> list[float]:
@@ -314,70 +376,31 @@ def _distances(text: str) -> list[float]:
     return distances
 
 
-def _check_report(report: Path | None) -> None:
-    if report is not None and report.suffix != ".json":
-        raise DefocusError(f"{report}: expected a name that ends in .json")
-    if report is not None and not report.resolve().parent.is_dir():
-        raise DefocusError(f"{report}: cannot be written: there is no folder {report.parent}")
-
-
-def _check_outputs(out: Path, sharp: Path | None, raw: Path | None, report: Path | None, bits: int) -> None:
-    """What can be wrong with the files is said before the long work."""
-    from ..photo import check_picture_path
-
-    for path in (out, sharp):
-        if path is not None:
-            check_picture_path(path, bits=bits)
-    check_outputs(raw, None)
-    _check_report(report)
-
-
-def _write(path: Path, srgb: Any, linear: Any, bits: int) -> None:
-    from ..photo import write_linear, write_picture
-
-    if path.suffix.lower() in (".npy", ".npz"):
-        write_linear(path, linear)
-    else:
-        write_picture(path, srgb, bits=bits)
-
-
-def _write_raw(path: Path, made: Photograph, given: SharpInput) -> None:
+def _write_mosaic(path: Path, photograph: Photograph, light: SharpPhotograph) -> None:
     import numpy as np
 
     from ..photo import SensorColour
 
-    colour = given.colour or SensorColour.make()
-    assert made.blurred.raw is not None
+    colour = light.colour or SensorColour.make()
+    assert photograph.blurred.raw is not None
     np.savez_compressed(
         path,
-        mosaic=made.blurred.raw,
+        mosaic=photograph.blurred.raw,
         pattern=np.array(colour.pattern),
         white_balance=np.asarray(colour.white_balance),
         camera_to_srgb=np.asarray(colour.camera_to_srgb),
     )
 
 
-def _tell(told: dict[str, Any], files: list[Path], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json_text(told))
-        return
-    low, high = told["coc_px"]
-    times = ", ".join(f"{name} {value:.1f} s" for name, value in told["seconds"].items())
-    shown = {
-        "lens": f"{told['lens']}, f/{told['f_number']:.3g}, focus {told['focus_m']:g} m",
-        "picture": f"{told['size'][0]}×{told['size'][1]}, pixels of {told['pixel_um']:.3g} µm ({told['pixel_from']})",
-        "depth": f"{told['nearest_m']:.3g} … {told['farthest_m']:.3g} m",
-        "blur radii": f"{low:.1f} … {high:.1f} px in {told['layers']} layers",
-        "PSFs": f"{told['psfs_computed']} of {told['kernel_px']} px or less at {told['nodes'][0]}×{told['nodes'][1]} "
-        f"nodes, {', '.join(told['bands'])}",
-        "time": times,
+def _print_facts(facts: dict[str, Any]) -> None:
+    (low, high), (width, height), (rows, columns) = facts["coc_px"], facts["size"], facts["nodes"]
+    lines = {
+        "lens": f"{facts['lens']}, f/{facts['f_number']:.3g}, focus {facts['focus_m']:g} m",
+        "picture": f"{width}×{height}, pixels of {facts['pixel_um']:.3g} µm ({facts['pixel_from']})",
+        "depth": f"{facts['nearest_m']:.3g} … {facts['farthest_m']:.3g} m",
+        "blur radii": f"{low:.1f} … {high:.1f} px in {facts['layers']} layers",
+        "PSFs": f"{facts['psfs_computed']} of {facts['kernel_px']} px or less at {rows}×{columns} nodes, "
+        + ", ".join(facts["bands"]),
+        "time": ", ".join(f"{name} {value:.1f} s" for name, value in facts["seconds"].items()),
     }
-    for name, value in shown.items():
-        typer.echo(f"{name:<12}{value}")
-    for note in told["notes"]:
-        typer.echo(f"{'note':<12}{note}")
-    for path in files:
-        typer.echo(f"wrote {path}")
-
-
-__all__ = ["blur", "refocus"]
+    print_report(lines, width=12, notes=facts["notes"])

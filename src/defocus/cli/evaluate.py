@@ -1,17 +1,32 @@
-"""`defocus evaluate`: models × training sets × test sets from one table file, or two folders quickly."""
+"""`defocus evaluate`, `groundtruth`, `downstream` and `ablate`: how good restorations, truths and data sets are."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import ConfigError, DefocusError
+from .options import DeviceOption
+from .progress import ProgressBar, show_synthesis, show_training
 
 if TYPE_CHECKING:
     from ..evaluate.results import Results
+
+PairsArgument = Annotated[
+    Path, typer.Argument(help="Pairs: input and target, DPDD's layout, or the blurred ones of --sharp.")
+]
+SharpOption = Annotated[
+    Path | None, typer.Option(help="The folder of the sharp pictures, where FOLDER holds the blurred ones.")
+]
+KindOption = Annotated[
+    str | None, typer.Option(help="A published set: dpdd, realdof, rtf, lfdof or syndof, complete or not.")
+]
+SplitOption = Annotated[str, typer.Option(help="train, validation or test.")]
+LimitOption = Annotated[int | None, typer.Option(help="Only so many pairs, evenly spread.", min=1)]
 
 
 def evaluate(
@@ -30,36 +45,34 @@ def evaluate(
 
     Exit code 1: some pictures could not be restored or measured; they are listed.
     """
-    chosen = sum(given is not None for given in (table, images, template))
-    if chosen != 1:
+    if sum(source is not None for source in (table, images, template)) != 1:
         raise DefocusError("give one of: a table with --out, --images with two pictures or folders, --template")
     if template is not None:
         _write_template(template)
     elif images is not None:
         files = {key: path for key, path in (("lpips", lpips), ("niqe", niqe)) if path is not None}
-        _quick(images, (metrics or "psnr,ssim").split(","), files, device)
+        _compare(images, (metrics or "psnr,ssim").split(","), files, device)
     elif table is not None:
         if out is None:
             raise DefocusError("--out: a table needs a folder for its pictures and results")
         if metrics is not None or lpips is not None or niqe is not None:
             raise DefocusError("--metrics, --lpips and --niqe are for --images; a table says its own")
-        _matrix(table, out, device)
+        _evaluate_table(table, out, device)
 
 
-def _matrix(file: Path, out: Path, device: str | None) -> None:
+def _evaluate_table(file: Path, out: Path, device: str | None) -> None:
     from ..evaluate.evaluation import FIGURES, MARKDOWN, evaluate_table
     from ..evaluate.table_file import load_table
     from ..evaluate.tables import problem_lines
-    from .progress import StageBar
 
     table = load_table(file)
     if device is not None:
         table = table.model_copy(update={"device": device})
-    with StageBar() as bar:
+    with ProgressBar() as bar:
         results = evaluate_table(table, out, bar)
     show_results(results)
-    drawn = f" and {out / FIGURES}" if table.figures else ""
-    typer.echo(f"wrote {out / MARKDOWN}, with CSV, JSON and LaTeX beside it{drawn}")
+    figures = f" and {out / FIGURES}" if table.figures else ""
+    typer.echo(f"wrote {out / MARKDOWN}, with CSV, JSON and LaTeX beside it{figures}")
     if results.problems:
         typer.echo(f"{len(results.problems)} problems:")
         for line in problem_lines(results):
@@ -68,9 +81,9 @@ def _matrix(file: Path, out: Path, device: str | None) -> None:
 
 
 def show_results(results: Results) -> None:
-    """The tables, for a terminal."""
+    """Print the tables of results."""
     from rich.console import Console
-    from rich.table import Table as Drawn
+    from rich.table import Table
 
     from ..evaluate.measures import KINDS
     from ..evaluate.tables import number_text
@@ -78,39 +91,38 @@ def show_results(results: Results) -> None:
     console = Console()
     for test in results.table.tests:
         metrics = results.metrics(test.key)
-        drawn = Drawn(title=test.label, title_justify="left")
+        table = Table(title=test.label, title_justify="left")
         for head in ("model", "trained on", *(KINDS[m].heading for m in metrics)):
-            drawn.add_column(head)
-        found = {m: results.means(test.key, m) for m in metrics}
+            table.add_column(head)
+        measures = {m: results.means(test.key, m) for m in metrics}
         for row in results.table.rows:
-            means = [found[m][row.key].value if row.key in found[m] else math.nan for m in metrics]
+            means = [measures[m][row.key].value if row.key in measures[m] else math.nan for m in metrics]
             cells = [number_text(mean, KINDS[m].decimals) for mean, m in zip(means, metrics, strict=True)]
-            drawn.add_row(row.label, row.trained_on, *cells)
-        console.print(drawn)
+            table.add_row(row.label, row.trained_on, *cells)
+        console.print(table)
         for note in results.notes.get(test.key, ()):
             typer.echo(f"{test.label}: {note}")
 
 
-def _quick(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path], device: str | None) -> None:
+def _compare(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path], device: str | None) -> None:
     from ..evaluate.evaluation import compare_pictures
     from ..evaluate.measures import KINDS
     from ..evaluate.tables import number_text
-    from .progress import StageBar
 
     place = None if device in (None, "auto") else device
-    with StageBar() as bar:
-        found = compare_pictures(*images, [m.strip() for m in metrics], files=files, device=place, progress=bar)
+    with ProgressBar() as bar:
+        comparison = compare_pictures(*images, [m.strip() for m in metrics], files=files, device=place, progress=bar)
 
-    def told(values: dict[str, float]) -> str:
+    def text(values: dict[str, float]) -> str:
         return "  ".join(f"{KINDS[m].label} {number_text(v, KINDS[m].decimals + 1)}" for m, v in values.items())
 
-    for name, values in found.values.items():
-        typer.echo(f"{name}: {told(values)}")
-    if len(found.values) > 1:
-        typer.echo(f"mean of {len(found.values)}: {told(found.means)}")
-    for name, why in found.problems:
+    for name, values in comparison.values.items():
+        typer.echo(f"{name}: {text(values)}")
+    if len(comparison.values) > 1:
+        typer.echo(f"mean of {len(comparison.values)}: {text(comparison.means)}")
+    for name, why in comparison.problems:
         typer.echo(f"problem: {name}: {why}")
-    if found.problems:
+    if comparison.problems:
         raise typer.Exit(1)
 
 
@@ -121,3 +133,143 @@ def _write_template(file: Path) -> None:
         raise ConfigError("is there already; take another name", file=file)
     file.write_text(template_text(file.name), encoding="utf-8")
     typer.echo(f"wrote {file}; next: name your weights and test sets in it")
+
+
+def groundtruth(
+    folder: PairsArgument,
+    out: Annotated[Path, typer.Option(help="The page to write (.html); a .csv of the same name goes beside it.")],
+    sharp: SharpOption = None,
+    kind: KindOption = None,
+    split: SplitOption = "test",
+    block: Annotated[int, typer.Option(help="Side of the blocks that are registered, in pixels.", min=16)] = 128,
+    limit: LimitOption = None,
+) -> None:
+    """Measure misalignment, light and sharpness of the truths of real pairs, and what they do to PSNR."""
+    from ..evaluate.ground_truth import find_real_pairs
+    from ..evaluate.ground_truth_page import write_ground_truth
+
+    images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
+    title = folder.resolve().name + (f" against {sharp.resolve().name}" if sharp is not None else "")
+    with ProgressBar() as bar:
+        report = write_ground_truth(images, out, title=title, block_px=block, progress=bar)
+    for name, reason in report.failures:
+        typer.echo(f"not measured: {name}: {reason}", err=True)
+    typer.echo(f"{len(report.pairs)} pairs measured; wrote {report.page} and {report.numbers}")
+    if report.failures:
+        raise typer.Exit(1)
+
+
+def downstream(
+    folder: PairsArgument,
+    out: Annotated[Path, typer.Option(help="The folder for downstream.csv and downstream.md.")],
+    restored: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FOLDER of restored pictures, by their pairs' or files' names; repeatable."),
+    ] = None,
+    sharp: SharpOption = None,
+    kind: KindOption = None,
+    split: SplitOption = "test",
+    task: Annotated[str, typer.Option(help="depth, segmentation or both.")] = "both",
+    depth_model: Annotated[
+        str, typer.Option(help="Depth Anything V2: small, base, large, a name in the cache, or a folder.")
+    ] = "large",
+    segmentation_model: Annotated[
+        str, typer.Option(help="SAM 2: tiny, small, base-plus, large, a name in the cache, or a folder.")
+    ] = "large",
+    prompt: Annotated[
+        str, typer.Option(help="masks of the sharp picture, as in the paper, or their points.")
+    ] = "masks",
+    points: Annotated[int, typer.Option(help="Points of the grid along a side, to find masks.", min=1)] = 32,
+    least_score: Annotated[float, typer.Option(help="Masks are kept that the network rates higher.")] = 0.8,
+    least_stability: Annotated[float, typer.Option(help="Masks are kept that change less with the threshold.")] = 0.95,
+    device: DeviceOption = "auto",
+    limit: LimitOption = None,
+) -> None:
+    """Judge restored pictures by what networks see in them: depth (Depth Anything V2) and segments (SAM 2)."""
+    from ..evaluate.downstream.disparity import DisparityEstimator
+    from ..evaluate.downstream.judgement import judge, restored_pictures
+    from ..evaluate.downstream.segmentation import MaskChoice, Segmenter
+    from ..evaluate.ground_truth import find_real_pairs
+    from ..evaluate.tables import csv_text
+    from ..files.stores import open_store
+    from ..restore.deblurring import choose_device
+
+    if task not in ("depth", "segmentation", "both"):
+        raise DefocusError(f"--task {task}: expected depth, segmentation or both")
+    if prompt not in ("masks", "points"):
+        raise DefocusError(f"--prompt {prompt}: expected masks or points")
+    images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
+    rows = {}
+    for text in restored or []:
+        name, sign, place = text.partition("=")
+        if not sign or not name or name in ("input", "sharp") or name in rows:
+            raise DefocusError(f"--restored {text}: expected NAME=FOLDER, each name once, not input or sharp")
+        rows[name] = restored_pictures(place, images)
+    where = choose_device(device)
+    store = open_store(out)
+    store.check_writable()
+    estimator = DisparityEstimator(depth_model, where) if task != "segmentation" else None
+    segmenter = Segmenter(segmentation_model, where) if task != "depth" else None
+    with ProgressBar() as bar:
+        judgements = judge(
+            images, rows, depth=estimator, segmenter=segmenter, prompt=prompt, progress=bar,  # type: ignore[arg-type]
+            choice=MaskChoice(points, least_score, least_stability),
+        )  # fmt: skip
+    about = [f"Depth by {estimator.source}, root mean square error in its disparities."] if estimator else []
+    if segmenter is not None:
+        about.append(f"Segments by {segmenter.source}, prompts are {prompt} of the sharp picture.")
+    text = judgements.markdown(f"Downstream: {folder.resolve().name}", about)
+    store.write("downstream.csv", csv_text([asdict(one) for one in judgements.pictures]).encode())
+    store.write("downstream.md", text.encode())
+    typer.echo("\n".join(line for line in text.splitlines() if line.startswith("|")))
+    for name, reason in judgements.failures:
+        typer.echo(f"not judged: {name}: {reason}", err=True)
+    typer.echo(f"wrote {out / 'downstream.csv'} and {out / 'downstream.md'}")
+    if judgements.failures:
+        raise typer.Exit(1)
+
+
+def ablate(
+    plan: Path = typer.Argument(..., help="A plan (TOML); 'defocus synth init' writes one.", metavar="PLAN"),
+    config: str = typer.Option("nafnet-small", "--train", help="Settings (TOML) of the training, or a recipe's name."),
+    out: Path = typer.Option(..., "--out", help="Folder for data, trainings and results; a run there goes on."),
+    changes: list[str] = typer.Option([], "--set", help="KEY=VALUE of the training, such as steps=1000."),
+    seeds: str = typer.Option("0", "--seeds", help="Trainings of each variant, such as 0,1,2."),
+    photographs: Path | None = typer.Option(
+        None, "--photographs", help="Real photographs to restore; needs a metric without truth."
+    ),
+    metrics: str = typer.Option("psnr,ssim", "--metrics", help="Measures, such as psnr,ssim,niqe."),
+    workers: int = typer.Option(1, "--workers", min=1, help="Processes that make the pairs."),
+) -> None:
+    """Make the paper's four variants of a plan with the same patches, train a network on each, and compare them.
+
+    The variants are the full synthesis, Gaussian PSFs, no ISP, and one depth for each patch.
+    """
+    from ..synth.engines import leave_room
+
+    leave_room()  # JAX and PyTorch share the GPU
+    from ..evaluate.ablation import CURVES, AblationStudy
+    from ..restore.config import TrainConfig
+    from ..synth.engines.local import LocalEngine
+    from ..synth.plan import load_plan
+
+    try:
+        numbers = [int(seed) for seed in seeds.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--seeds {seeds!r}; expected whole numbers, such as 0,1,2") from error
+    training, measures = TrainConfig.from_toml(config, changes), [metric.strip() for metric in metrics.split(",")]
+    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures)
+    study.check()
+    with ProgressBar(counted=True) as bar:
+        study.make_pairs(LocalEngine(workers), lambda name, state: show_synthesis(bar, state, name))
+        study.train(lambda name, state: show_training(bar, state, name))
+    with ProgressBar() as stage_bar:
+        ablation = study.judge(stage_bar)
+    show_results(ablation.results)
+    for missing in ablation.missing:
+        typer.echo(missing)
+    curves = f" and {out / CURVES}" if (out / CURVES).exists() else ""
+    typer.echo(f"wrote {ablation.report}{curves}")
+    if ablation.results.problems:
+        typer.echo(f"{len(ablation.results.problems)} pictures had problems; {ablation.report} names them")
+        raise typer.Exit(1)

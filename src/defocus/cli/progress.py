@@ -1,34 +1,93 @@
-"""A progress bar for work in stages."""
+"""Progress on the terminal: one bar for all commands, and what it says of a data set and of a training."""
 
 from __future__ import annotations
 
+import sys
+import time
+from typing import TYPE_CHECKING
 
-class StageBar:
-    """A bar on the terminal that names the stage; nothing elsewhere. Called with a stage and the part of it done."""
+if TYPE_CHECKING:
+    from ..restore.training import TrainProgress
+    from ..synth.run import Progress
 
-    def __init__(self) -> None:
+LINE_EVERY = 30.0  # seconds, where there is no terminal
+
+
+class ProgressBar:
+    """A live bar on a terminal. With `counted` it shows how many of how many, and elsewhere a line now and then."""
+
+    def __init__(self, *, counted: bool = False) -> None:
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
 
         console = Console(stderr=True)
+        stage, text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+        columns = (stage, BarColumn(), MofNCompleteColumn(), text) if counted else Bar.get_default_columns()
         self.prefix = ""
-        self._bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task("", total=None)
+        self.is_live = console.is_terminal
+        self._counted = counted
+        self._bar = Bar(*columns, console=console, transient=True, disable=not self.is_live)
+        self._task = self._bar.add_task("", total=None, text="")
+        self._line = ("", 0.0)  # the last one that was written: its stage and when
 
-    def __enter__(self) -> StageBar:
+    def __enter__(self) -> ProgressBar:
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def __call__(self, stage: str, done: float | None = None) -> None:
-        self._bar.update(
-            self._task,
-            description=self.prefix + stage,
-            completed=0.0 if done is None else done,
-            total=None if done is None else 1.0,
-        )
+    def __call__(self, stage: str, done: float | None = None, total: float = 1.0, text: str = "") -> None:
+        """Show a stage, how much of it is done (None: not known) and some words."""
+        stage, end = self.prefix + stage, None if done is None else total or None
+        self._bar.update(self._task, description=stage, completed=done or 0.0, total=end, text=text)
+        now = time.monotonic()
+        if self._counted and not self.is_live and (stage != self._line[0] or now - self._line[1] > LINE_EVERY):
+            self._line = (stage, now)
+            sys.stderr.write(f"{stage}: {done} of {total} {text}\n")
 
 
-__all__ = ["StageBar"]
+def show_synthesis(bar: ProgressBar, progress: Progress, name: str = "") -> None:
+    """Show where a data set (its name, where there are several) stands: speed, time left, and where the time goes."""
+    parts = []
+    if progress.rate > 0.0:
+        parts.append(f"{progress.rate:.3g} pairs/s")
+        if progress.seconds_left is not None:
+            parts.append(f"{duration(progress.seconds_left)} left")
+    elif progress.stage == "making pairs":
+        parts.append("compiling")
+    total = sum(progress.seconds.values())
+    if total > 0.0:
+        shares = sorted(progress.seconds.items(), key=lambda item: -item[1])[:4]
+        parts.append(", ".join(f"{part} {seconds / total:.0%}" for part, seconds in shares))
+    if progress.rejected or progress.failed:
+        parts.append(f"{progress.rejected} rejected, {progress.failed} failed")
+    drawing = progress.stage == "drawing candidates"
+    done, of = (progress.drawn, progress.candidates) if drawing else (progress.done, progress.planned)
+    bar(f"{name}: {progress.stage}" if name else progress.stage, done, of, " · ".join(parts))
+
+
+def show_training(bar: ProgressBar, progress: TrainProgress, name: str = "") -> None:
+    """Show where a training (its name, where there are several) stands: loss, scores, speed and the time left."""
+    if not bar.is_live and progress.stage == "validating":
+        return  # the scores come with the next line
+    parts = []
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4g}")
+    if progress.psnr is not None and progress.best_psnr is not None:
+        parts.append(f"PSNR {progress.psnr:.2f} dB (best {progress.best_psnr:.2f})")
+    if progress.steps_per_s is not None:
+        parts.append(f"{progress.steps_per_s:.3g} steps/s")
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    before = progress.total and progress.stage != "training"
+    done, of = (progress.done, progress.total) if before else (progress.step, progress.steps)
+    bar(f"{name}: {progress.stage}" if name else progress.stage, done, of, " · ".join(parts))
+
+
+def duration(seconds: float) -> str:
+    """A time in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,41 +1,61 @@
-"""`defocus psf`: point spread functions of a lens."""
+"""`defocus psf`, `psf-grid`, `wavefront`, `pupils` and `through-focus`: PSFs and what lies behind them."""
 
 from __future__ import annotations
 
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from ..errors import DefocusError
-from .lens import LensArgument
-from .outputs import check_outputs
+from ..lens.prescription import D_LINE_NM
+from .options import (
+    BandsOption,
+    CameraOptions,
+    FieldOption,
+    FigureOption,
+    JsonOption,
+    LensOptions,
+    check_figure,
+    check_file,
+    json_text,
+    numbers,
+    print_files,
+    print_report,
+    with_groups,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..optics.pupil_map import Remove
 
 REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")
 
+Plot = Annotated[Path, typer.Option(help="Where to write the picture: .png, .svg or .pdf.")]
+Depth = Annotated[float, typer.Option(help="Depth of the points in metres; inf is allowed.")]
+Fields = Annotated[str, typer.Option(help="Where the points appear: heights above the centre, of the image radius.")]
+Wavelength = Annotated[float, typer.Option(help="Wavelength in nm.", min=200.0, max=2500.0)]
+TileSize = Annotated[
+    int | None, typer.Option(help="Pixels across a tile; by default room for the blur.", min=1, max=1024)
+]
+ScaleOption = Annotated[str, typer.Option(help="linear or log.")]
+FIELDS = "0,0.5,0.7,1"
 
+
+@with_groups
 def psf(
-    lens: LensArgument,
-    focus_m: Annotated[float, typer.Option(help="Focus distance in metres; inf is allowed.")] = math.inf,
+    use: CameraOptions,
     depth_m: Annotated[float, typer.Option(help="Depth of the point in metres; inf is allowed.")] = math.inf,
-    field: Annotated[tuple[float, float], typer.Option(help="Where the point appears: X Y, of the image radius.")] = (
-        0,
-        0,
-    ),
+    field: FieldOption = (0, 0),
     field_deg: Annotated[
         float | None, typer.Option(help="Field angle in degrees instead; the image lies upwards.")
     ] = None,
     image_height_mm: Annotated[float | None, typer.Option(help="Image height in mm instead; it lies upwards.")] = None,
-    sensor_shift_mm: Annotated[
-        float | None, typer.Option(help="Put the sensor this far behind the prescription's image plane.")
-    ] = None,
-    pixel_um: Annotated[float | None, typer.Option(help="Pixel pitch; by default 1680×1120 fill the image.")] = None,
     size: Annotated[int, typer.Option(help="Pixels across the window.", min=1, max=2048)] = 64,
-    bands: Annotated[str, typer.Option(help="d, rgb, or wavelengths in nm: 486.1,587.6")] = "rgb",
-    f_number: Annotated[float | None, typer.Option(help="Stop the lens down.")] = None,
-    blades: Annotated[int | None, typer.Option(help="Blades of the iris of a lens that is stopped down.")] = None,
+    bands: BandsOption = "rgb",
     method: Annotated[
         str, typer.Option(help="debye, or for comparison exit-pupil, huygens, fraunhofer, gaussian, disk.")
     ] = "debye",
@@ -46,14 +66,13 @@ def psf(
         int | None, typer.Option(help="Samples per pixel and axis; by default enough; 1: points.", min=1, max=99)
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write an .npz file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    plot: FigureOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Compute a point spread function of a lens."""
     import numpy as np
 
-    from ..lens import load_lens
-    from ..render import METHODS, Camera
+    from ..render import METHODS
 
     if method not in METHODS:
         raise DefocusError(f"method {method!r}; known are {', '.join(METHODS)}")
@@ -61,17 +80,11 @@ def psf(
         raise DefocusError(f"--half {half}: expected left or right")
     if half and method not in ("debye", "exit-pupil"):
         raise DefocusError(f"--half: method {method} knows no halves")
-    check_outputs(out, plot)
+    check_figure(plot)
+    check_file(out, ".npz")
     if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:
         raise DefocusError("give one of --field, --field-deg and --image-height-mm")
-    camera = Camera(
-        load_lens(lens),
-        focus_m=focus_m,
-        pixel_um=pixel_um,
-        f_number=f_number,
-        sensor_shift_mm=sensor_shift_mm,
-        blades=blades,
-    )
+    camera = use.camera()
     options: dict[str, Any] = {"supersample": supersample, "method": method} | ({"side": half} if half else {})
     if field_deg is not None:
         options |= {"height": [math.radians(abs(field_deg))], "by": "angle"}
@@ -81,12 +94,9 @@ def psf(
     report = {"lens": camera.lens.name, "method": method, "pixel_um": result.pixel_um}
     report |= dict.fromkeys(REPORTED) | result.report  # what a method does not know is null
     if out is not None:
+        wavelengths = np.array(result.bands.mean_nm)
         np.savez_compressed(
-            out,
-            psf=result.array,
-            wavelengths_nm=np.array(result.bands.mean_nm),
-            pixel_um=result.pixel_um,
-            report=json.dumps(report),
+            out, psf=result.array, wavelengths_nm=wavelengths, pixel_um=result.pixel_um, report=json.dumps(report)
         )
     if plot is not None:
         from ..draw import draw_psf, save
@@ -96,8 +106,124 @@ def psf(
     if as_json:
         typer.echo(json.dumps(report, indent=1))
         return
-    for key, value in report.items():
-        typer.echo(f"{key:<24}{value:.6g}" if isinstance(value, float) else f"{key:<24}{value}")
-    for path in (out, plot):
-        if path is not None:
-            typer.echo(f"wrote {path}")
+    print_report(report, width=24)
+    print_files(out, plot)
+
+
+@with_groups
+def psf_grid(
+    use: CameraOptions,
+    fields: Fields = FIELDS,
+    depths_m: Annotated[
+        str | None, typer.Option(help="Depths in metres, such as 1,2,inf; by default around the focus.")
+    ] = None,
+    size: TileSize = None,
+    bands: BandsOption = "rgb",
+    scale: ScaleOption = "linear",
+    decades: Annotated[float, typer.Option(help="What a log scale spans.", min=1.0, max=12.0)] = 4.0,
+    plot: FigureOption = None,
+    out: Annotated[Path | None, typer.Option(help="Write all PSFs to an .npz file.")] = None,
+) -> None:
+    """Draw PSFs of a lens over field (columns) and depth (rows)."""
+    import numpy as np
+
+    from ..draw import check_scale, compute_psf_grid, draw_psf_grid, save
+
+    scaling = check_scale(scale)
+    heights = numbers("--fields", fields, "heights between -1 and 1")
+    depths = None if depths_m is None else numbers("--depths-m", depths_m, "metres, or inf")
+    if plot is None and out is None:
+        raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
+    check_figure(plot)
+    check_file(out, ".npz")
+    camera = use.camera()
+    grid = compute_psf_grid(camera, fields=heights, depths_m=depths, size=size, bands=bands)
+    if out is not None:
+        np.savez_compressed(
+            out,
+            psf=grid.psf,
+            fields=np.array(grid.fields),
+            depths_m=np.array(grid.depths_m),
+            circle_of_confusion_px=np.array(grid.circle_of_confusion_px),
+            wavelengths_nm=np.array(grid.bands.mean_nm),
+            pixel_um=camera.pixel_um,
+            report=json_text({"lens": camera.lens.name, "focus_m": camera.focus_m, "tiles": grid.reports}),
+        )
+    if plot is not None:
+        save(draw_psf_grid(grid, scale=scaling, decades=decades), plot)
+    print_files(out, plot)
+    for depth, row in zip(grid.depths_m, grid.reports, strict=True):
+        for field, report in zip(grid.fields, row, strict=True):
+            if report["status"] != "ok":
+                typer.echo(f"note: field {field:g}, depth {depth:g} m: {report['status']}", err=True)
+
+
+@with_groups
+def wavefront(
+    use: LensOptions,
+    plot: Plot,
+    depth_m: Depth = math.inf,
+    fields: Fields = FIELDS,
+    wavelength_nm: Wavelength = D_LINE_NM,
+    remove: Annotated[str, typer.Option(help="piston, tilt (and piston), or defocus (and both).")] = "tilt",
+) -> None:
+    """Draw wavefronts and amplitudes over the pupil."""
+    from ..draw import draw_wavefronts
+
+    heights = numbers("--fields", fields, "heights between -1 and 1")
+    check_figure(plot)
+    removal = cast("Remove", remove)  # an unknown one is refused
+    options: dict[str, Any] = {"depth_m": depth_m, "fields": heights, "wavelength_nm": wavelength_nm}
+    _write(draw_wavefronts(use.camera(), remove=removal, **options), plot)
+
+
+@with_groups
+def pupils(
+    use: LensOptions,
+    plot: Plot,
+    depth_m: Depth = math.inf,
+    fields: Fields = FIELDS,
+    wavelength_nm: Wavelength = D_LINE_NM,
+) -> None:
+    """Draw the pupils of several fields: how vignetting cuts them."""
+    from ..draw import draw_pupils
+
+    heights = numbers("--fields", fields, "heights between -1 and 1")
+    check_figure(plot)
+    _write(draw_pupils(use.camera(), depth_m=depth_m, fields=heights, wavelength_nm=wavelength_nm), plot)
+
+
+@with_groups
+def through_focus(
+    use: CameraOptions,
+    plot: Plot,
+    depths_m: Annotated[str | None, typer.Option(help="Depths of the point in metres, such as 1,2,inf.")] = None,
+    shifts_mm: Annotated[
+        str | None, typer.Option(help="Or places of the sensor behind its focus in mm, such as -0.1,0,0.1.")
+    ] = None,
+    field: FieldOption = (0, 0),
+    size: TileSize = None,
+    bands: BandsOption = "rgb",
+    scale: ScaleOption = "linear",
+) -> None:
+    """Draw a row of PSFs through the focus."""
+    from ..draw import check_scale, draw_through_focus
+
+    scaling = check_scale(scale)
+    if (depths_m is None) == (shifts_mm is None):
+        raise DefocusError("give --depths-m or --shifts-mm, such as --shifts-mm=-0.1,0,0.1")
+    places: dict[str, Any] = (
+        {"sensor_shifts_mm": numbers("--shifts-mm", shifts_mm, "mm")}
+        if shifts_mm is not None
+        else {"depths_m": numbers("--depths-m", depths_m or "", "metres, or inf")}
+    )
+    check_figure(plot)
+    point = (float(field[0]), float(field[1]))
+    _write(draw_through_focus(use.camera(), field=point, size=size, bands=bands, scale=scaling, **places), plot)
+
+
+def _write(figure: Figure, plot: Path) -> None:
+    from ..draw import save
+
+    save(figure, plot)
+    print_files(plot)

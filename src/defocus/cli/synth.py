@@ -1,7 +1,8 @@
-"""`defocus synth`: plan, check, make, verify, show and report data sets of pairs."""
+"""`defocus synth`: plan, check, make, verify, show and report data sets of pairs; `defocus demo`: all of it at once."""
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ..errors import DatasetError, DefocusError, PlanError
+from .progress import ProgressBar, show_synthesis
 
 if TYPE_CHECKING:
     from ..synth.check import Preview
@@ -45,13 +47,14 @@ def check(
     """Check sources, lenses and room before any work, and say what will be made."""
     from ..synth.check import preview_plan
     from ..synth.plan import load_plan
-    from .progress import StageBar
 
-    with StageBar() as bar:
-        seen = preview_plan(load_plan(plan), out, read=read, progress=bar)
-    _show_preview(seen)
-    if seen.bytes_free is not None and seen.bytes_free < seen.bytes_needed:
-        raise DatasetError(f"about {_size(seen.bytes_needed)} are needed, {_size(seen.bytes_free)} are free", file=out)
+    with ProgressBar() as bar:
+        preview = preview_plan(load_plan(plan), out, read=read, progress=bar)
+    _show_preview(preview)
+    if preview.bytes_free is not None and preview.bytes_free < preview.bytes_needed:
+        raise DatasetError(
+            f"about {_size(preview.bytes_needed)} are needed, {_size(preview.bytes_free)} are free", file=out
+        )
 
 
 @synth_app.command()
@@ -81,10 +84,9 @@ def verify(
 ) -> None:
     """Check a folder of pairs: ours, or a foreign one in the DPDD or input/target layout."""
     from ..synth.verify import verify_folder
-    from .progress import StageBar
 
-    with StageBar() as bar:
-        verdict = verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done / total))
+    with ProgressBar() as bar:
+        verdict = verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done, total))
     typer.echo(", ".join(f"{count} {name}" for name, count in verdict.counts.items()))
     for problem in verdict.problems:
         typer.echo(f"problem: {problem}")
@@ -136,6 +138,26 @@ def report(
     typer.echo(f"wrote {write_report(folder, out)}")
 
 
+def demo(
+    out: Path = typer.Option(Path("demo"), "--out", help="Folder to make."),
+    show: bool = typer.Option(False, "--open/--no-open", help="Open the report in a browser."),
+) -> None:
+    """Make a small data set of procedural scenes with real lenses, and a report to look at: a few minutes."""
+    from ..synth.example_plans import demo_plan
+    from ..synth.report import write_report
+
+    summary = run_with_bar(demo_plan(), str(out), make_engine("local", 1, None))
+    show_summary(summary)
+    page = write_report(out)
+    typer.echo(f"look at {page} and {out / 'sample.png'}")
+    if show:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
+    if not summary.complete:
+        raise typer.Exit(1)
+
+
 def make_engine(name: str, workers: int, address: str | None) -> Engine:
     """The engine that was asked for."""
     if name == "local":
@@ -156,10 +178,10 @@ def run_with_bar(
 ) -> RunSummary:
     """`run_plan` with its progress on the terminal."""
     from ..synth.run import run_plan
-    from .synth_progress import SynthBar
 
-    with SynthBar() as bar:
-        return run_plan(plan, out, engine, limit=limit, replan=replan, ledger_file=ledger, watch=bar)
+    with ProgressBar(counted=True) as bar:
+        watch = functools.partial(show_synthesis, bar)
+        return run_plan(plan, out, engine, limit=limit, replan=replan, ledger_file=ledger, watch=watch)
 
 
 def show_summary(summary: RunSummary) -> None:
@@ -182,17 +204,17 @@ def show_summary(summary: RunSummary) -> None:
         )
 
 
-def _show_preview(seen: Preview) -> None:
-    for split in seen.pairs:
+def _show_preview(preview: Preview) -> None:
+    for split in preview.pairs:
         typer.echo(
-            f"{split}: {seen.pairs[split]} pairs of {seen.candidates[split]} candidates, "
-            f"{seen.images[split]} images, {seen.lenses[split]} lenses"
+            f"{split}: {preview.pairs[split]} pairs of {preview.candidates[split]} candidates, "
+            f"{preview.images[split]} images, {preview.lenses[split]} lenses"
         )
-    free = "" if seen.bytes_free is None else f", {_size(seen.bytes_free)} free"
-    typer.echo(f"about {_size(seen.bytes_needed)} of pictures{free}")
-    for name, why in seen.rejected_lenses:
+    free = "" if preview.bytes_free is None else f", {_size(preview.bytes_free)} free"
+    typer.echo(f"about {_size(preview.bytes_needed)} of pictures{free}")
+    for name, why in preview.rejected_lenses:
         typer.echo(f"lens left out: {name}: {why}")
-    for problem in seen.problems:
+    for problem in preview.problems:
         typer.echo(f"left out: {problem}")
 
 

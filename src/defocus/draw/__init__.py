@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .layout import draw_layout
     from .plots import plot_camera, plot_lens, plot_photograph, plot_psf
     from .psf_grid import compute_psf_grid, draw_psf_grid, draw_through_focus
+    from .psf_picture import check_scale
     from .psf_plot import draw_psf
     from .pupils import draw_pupils, draw_wavefronts
     from .side_by_side import Panel, check_sweep_path, draw_comparison, draw_depth, draw_samples, write_sweep
@@ -30,6 +31,7 @@ _MODULES = {
     "layout": ("draw_layout",),
     "plots": ("plot_camera", "plot_lens", "plot_photograph", "plot_psf"),
     "psf_grid": ("compute_psf_grid", "draw_psf_grid", "draw_through_focus"),
+    "psf_picture": ("check_scale",),
     "psf_plot": ("draw_psf",),
     "pupils": ("draw_pupils", "draw_wavefronts"),
     "side_by_side": ("Panel", "check_sweep_path", "draw_comparison", "draw_depth", "draw_samples", "write_sweep"),
@@ -44,6 +46,7 @@ __all__ = [
     "BlurLine",
     "Panel",
     "check_figure_path",
+    "check_scale",
     "check_sweep_path",
     "compute_psf_grid",
     "draw_blur_levels",

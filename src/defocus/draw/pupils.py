@@ -48,6 +48,7 @@ def wavefronts_of(
         focus_mm=[camera.focus_m * 1e3] * count,
         bands=(wavelength_nm,),
         sensor_shift_mm=[shift] * count,
+        iris=None if camera.iris is None else [camera.iris] * count,
     )
     on_host = jax.device_get(batch.wavefront)  # on a device, each choice from an array would compile
     return [jax.tree.map(lambda leaf, i=i: leaf[i, 0], on_host) for i in range(count)]

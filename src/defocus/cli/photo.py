@@ -1,0 +1,315 @@
+"""`defocus develop`, `depth` and `scene`: photographs without blur, their depth, and procedural scenes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import DefocusError
+from .blur import paper_noise
+from .options import (
+    BitsOption,
+    FigureOption,
+    JsonOption,
+    PhotoArgument,
+    check_figure,
+    print_files,
+    print_report,
+    whole_pair,
+    write_photo,
+)
+from .progress import ProgressBar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..photo import Noise, Photo, RawPhoto
+    from ..scene.depth_models import DepthEstimate
+    from ..scene.procedural import Scene
+
+
+def develop(
+    photo: PhotoArgument,
+    out: Annotated[
+        Path, typer.Option(help="The picture: .png, .jpg or .tif; or linear light: .npy or .npz.", show_default=False)
+    ],
+    bits: Annotated[int | None, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF. [default: 8]")] = None,
+    white_balance: Annotated[
+        str, typer.Option(help="as-shot, daylight, grey, or three gains for red, green and blue: 2.1,1,1.5")
+    ] = "as-shot",
+    exposure_ev: Annotated[float, typer.Option(help="Brighter by this many stops.", min=-20, max=20)] = 0.0,
+    response: Annotated[
+        str, typer.Option(help="srgb, linear, gamma:2.2, contrast:1.3, or a file of two columns.")
+    ] = "srgb",
+    noise: Annotated[
+        str, typer.Option(help="none; paper: drawn as in the paper; SHOT,READ: variance is SHOT·signal + READ.")
+    ] = "none",
+    seed: Annotated[int, typer.Option(help="Seed of the noise.", min=0)] = 0,
+    demosaic: Annotated[str, typer.Option(help="directional or malvar.")] = "directional",
+    orientation: Annotated[
+        int | None, typer.Option(help="1 (as stored) to 8, as EXIF counts; by default the file's own.", min=1, max=8)
+    ] = None,
+    mosaic: Annotated[
+        str | None,
+        typer.Option(help="The file is a bare mosaic of 16-bit numbers: WIDTH,HEIGHT,PATTERN,BLACK,WHITE"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON, with the noise it found.")] = False,
+) -> None:
+    """Develop a photograph: from the RAW file to a picture, or to linear light."""
+    import jax
+    import numpy as np
+
+    from ..photo import METHODS, RawPhoto, add_noise, check_picture_path, encode, parse_response, read_photo
+
+    check_picture_path(out, bits=bits or 8)
+    is_linear = out.suffix.lower() in (".npy", ".npz")
+    if demosaic not in METHODS:
+        raise DefocusError(f"--demosaic {demosaic}; known are {', '.join(METHODS)}")
+    if is_linear and (response != "srgb" or bits is not None):
+        raise DefocusError(f"{out}: linear light has no --response and no --bits; write a PNG, JPEG or TIFF for them")
+    curve = parse_response(response)
+    light = _bare(photo, mosaic) if mosaic else read_photo(photo, orientation=orientation)
+    if mosaic and orientation is not None:
+        raise DefocusError("--orientation: a bare mosaic is taken as stored")
+    gains = _gains(white_balance)
+    if isinstance(light, RawPhoto):
+        light = light.balanced(gains)
+    elif gains != "as-shot":
+        raise DefocusError(f"{photo}: --white-balance needs a mosaic, and this file has none")
+    addition = _noise(noise, seed, light)
+    report = _report(light, addition)
+    if as_json:
+        report["noise_estimate"] = _own_noise(light)
+    if addition is not None and isinstance(light, RawPhoto):
+        noisy = add_noise(jax.random.fold_in(jax.random.key(seed), 1), light.mosaic, addition)
+        light = replace(light, mosaic=np.minimum(np.asarray(noisy), 1.0))
+    linear = light.linear(demosaic) * np.float32(2.0**exposure_ev)
+    if out.suffix.lower() == ".npz":
+        from ..photo import write_linear
+
+        write_linear(out, linear, report=json.dumps(report))
+    else:
+        write_photo(out, linear, bits or 8, None if is_linear else np.asarray(encode(linear, curve)))
+    if as_json:
+        typer.echo(json.dumps(report, indent=1))
+        return
+    exif = {name: value for name, value in report["exif"].items() if value is not None}
+    lines = {
+        "photo": report["photo"],
+        "kind": report["kind"] + (f", {report['pattern']}" if report["pattern"] else ""),
+        "size": "×".join(map(str, report["size"])),
+        "white balance": " ".join(f"{g:.3f}" for g in report["white_balance"] or ()),
+        "noise added": " ".join(f"{n:.3g}" for n in report["noise_added"] or ()),
+        "exif": ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in exif.items()),
+    }
+    print_report(lines, notes=report["notes"])
+    print_files(out)
+
+
+def _gains(text: str) -> str | tuple[float, float, float]:
+    if "," not in text:
+        return text
+    try:
+        red, green, blue = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise DefocusError(f"--white-balance {text}: expected a name or three numbers such as 2.1,1,1.5") from error
+    return red, green, blue
+
+
+def _bare(path: Path, text: str) -> RawPhoto:
+    from ..photo import read_bare_mosaic
+
+    try:
+        width, height, pattern, black, white = text.split(",")
+        layout = int(width), int(height), pattern.strip(), float(black), float(white)
+    except ValueError as error:
+        raise DefocusError(f"--mosaic {text}: expected WIDTH,HEIGHT,PATTERN,BLACK,WHITE") from error
+    return read_bare_mosaic(path, *layout)
+
+
+def _noise(text: str, seed: int, photo: Photo) -> Noise | None:
+    from ..photo import Noise, RawPhoto
+
+    if text == "none":
+        return None
+    if not isinstance(photo, RawPhoto):
+        raise DefocusError(f"{photo.file}: --noise is the sensor's; this file has no mosaic to add it to")
+    if text == "paper":
+        return paper_noise(seed)
+    try:
+        shot, read = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise DefocusError(f"--noise {text}: expected none, paper, or two numbers such as 1e-5,1e-5") from error
+    return Noise.make(shot, read)
+
+
+def _report(photo: Photo, noise: Noise | None) -> dict[str, Any]:
+    colour = photo.colour
+    return {
+        "photo": str(photo.file),
+        "kind": "sRGB" if colour is None else "RAW" if hasattr(photo, "mosaic") else "RAW, demosaiced",
+        "size": list(photo.size),
+        "pattern": getattr(photo, "pattern", None),
+        "black": list(getattr(photo, "black", ())) or None,
+        "white": list(getattr(photo, "white", ())) or None,
+        "white_balance": None if colour is None else [round(float(g), 5) for g in colour.white_balance],
+        "camera_to_srgb": None if colour is None else [[round(float(v), 5) for v in r] for r in colour.camera_to_srgb],
+        "noise_added": None if noise is None else [float(noise.shot), float(noise.read_variance)],
+        "exif": asdict(photo.exif),
+        "notes": list(photo.notes),
+    }
+
+
+def _own_noise(photo: Photo) -> list[float] | str | None:
+    """The noise that the photograph brought with it, or why it cannot be measured; None without a mosaic."""
+    from ..photo import RawPhoto, estimate_noise
+
+    if not isinstance(photo, RawPhoto):
+        return None
+    try:
+        noise = estimate_noise(photo.mosaic)
+    except DefocusError as error:
+        return str(error)
+    return [float(noise.shot), float(noise.read_variance)]
+
+
+def depth(
+    photo: PhotoArgument,
+    out: Annotated[Path, typer.Option(help="The depth map: .npz, .npy, .png, .pfm, .dpt or .exr.", show_default=False)],
+    model: Annotated[
+        str, typer.Option(help="depth-pro, depth-anything-indoor or depth-anything-outdoor.")
+    ] = "depth-pro",
+    weights: Annotated[str | None, typer.Option(help="A folder with the model, or another name in the cache.")] = None,
+    focal_px: Annotated[
+        float | None, typer.Option(help="Focal length in pixels; by default from EXIF, else the network's guess.")
+    ] = None,
+    scale_m: Annotated[float | None, typer.Option(help="Metres of one step of a .png, such as 0.001.")] = None,
+    plot: FigureOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """DepthEstimate the depth of a photograph with a network, in metres."""
+    import numpy as np
+
+    from ..photo import SRGB, encode, read_photo
+    from ..scene.depth_files import check_depth_path, write_depth
+
+    if check_depth_path(out, writable=True) == ".png" and scale_m is None:
+        raise DefocusError(f"{out}: a PNG holds whole numbers; say with --scale-m how many metres one is")
+    check_figure(plot)
+    light = read_photo(photo)
+    linear = light.linear()
+    estimate = estimated_depth(light, linear, model, weights, focal_px)
+    depth_map = estimate.depth
+    write_depth(out, depth_map.depth_m, intrinsics=depth_map.intrinsics, scale_m=scale_m)
+    origin = "EXIF" if estimate.focal_from == "given" and focal_px is None else estimate.focal_from
+    notes = [*light.notes, *depth_map.notes]
+    report = {
+        "photo": str(photo),
+        "model": estimate.model,
+        "size": list(depth_map.size),
+        "focal_px": estimate.focal_px,
+        "focal_from": origin,
+        "nearest_m": float(depth_map.depth_m.min()),
+        "median_m": float(np.median(depth_map.depth_m)),
+        "farthest_m": float(depth_map.depth_m.max()),
+    }
+    if plot is not None:
+        from ..draw import draw_depth, save
+
+        srgb = np.asarray(encode(linear, SRGB), dtype=np.float32)
+        save(draw_depth(srgb, depth_map.depth_m, photo.name, f"{model}, focal length from {origin}"), plot)
+    if as_json:
+        typer.echo(json.dumps(report | {"notes": notes}, indent=1))
+        return
+    print_report(report, notes=notes)
+    print_files(out, plot)
+
+
+def estimated_depth(
+    photo: Photo, linear: np.ndarray, model: str, weights: str | None = None, focal_px: float | None = None
+) -> DepthEstimate:
+    """A network's depth of a photograph; its focal length from EXIF, where it is not given."""
+    import numpy as np
+
+    from ..photo import SRGB, encode
+    from ..scene.depth_models import estimate_depth, focal_length_px
+
+    exif = photo.exif
+    if focal_px is None:
+        lengths = {"focal_mm": exif.focal_mm, "focal_35mm": exif.focal_35mm, "pixel_um": exif.pixel_um}
+        focal_px = focal_length_px(photo.size, **lengths)
+    srgb = np.clip(np.asarray(encode(linear, SRGB), dtype=np.float32), 0.0, 1.0)
+    return estimate_depth(srgb, model, weights=weights, focal_px=focal_px)
+
+
+def scene(
+    name: Annotated[
+        str | None, typer.Argument(help="The scene; without one, all are listed.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The sharp picture: .png, .jpg or .tif; or linear light: .npy or .npz.")
+    ] = None,
+    depth: Annotated[Path | None, typer.Option(help="Its depth map: .npz, .npy, .pfm, .dpt or .exr.")] = None,
+    blurred: Annotated[
+        Path | None, typer.Option(help="Also the picture through a finite aperture, by casting rays: as --out.")
+    ] = None,
+    focus_m: Annotated[
+        float | None, typer.Option(help="Focus distance of --blurred; by default on the subject.")
+    ] = None,
+    pupil_radius_mm: Annotated[
+        float | None, typer.Option(help="Its entrance pupil; by default the scene's own.")
+    ] = None,
+    points: Annotated[int, typer.Option(help="Points of the pupil that --blurred sums over.", min=1, max=65536)] = 1024,
+    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT in pixels.")] = "960x640",
+    seed: Annotated[int, typer.Option(help="Another seed is another scene of the same kind.", min=0)] = 0,
+    bits: BitsOption = 8,
+) -> None:
+    """Make a scene with exact depth, to try things on: a picture, its depth map, and its true blur."""
+    from ..photo import check_picture_path
+    from ..scene.compositions import COMPOSITIONS
+    from ..scene.depth_files import check_depth_path, write_depth
+    from ..scene.procedural import make_scene
+
+    if name is None:
+        for kind, composition in COMPOSITIONS.items():
+            typer.echo(f"{kind:<10}{composition.about}")
+        return
+    if blurred is None and (focus_m is not None or pupil_radius_mm is not None):
+        raise DefocusError("--focus-m and --pupil-radius-mm are for --blurred; the picture of --out is sharp")
+    if out is None and depth is None and blurred is None:
+        raise DefocusError("nothing to write: give --out, --depth or --blurred")
+    for path in (out, blurred):
+        if path is not None:
+            check_picture_path(path, bits=bits)
+    if depth is not None and check_depth_path(depth, writable=True) == ".png":
+        raise DefocusError(f"{depth}: a PNG cannot hold infinite depth; write an .npz")
+    view = make_scene(name, whole_pair("--size", size, "WIDTHxHEIGHT such as 960x640"), seed)
+    if out is not None or depth is not None:
+        sharp = view.picture()
+        if out is not None:
+            write_photo(out, sharp.linear, bits)
+        if depth is not None:
+            write_depth(depth, sharp.depth_m, intrinsics=view.view.intrinsics)
+    if blurred is not None:
+        write_photo(blurred, _blurred(view, focus_m, pupil_radius_mm, points), bits)
+    typer.echo(
+        f"{name}: {view.about}; focal length {view.view.focal_px:.1f} px, {view.focal_length_mm:g} mm on 24×36; "
+        f"focus {view.lens.focus_m:g} m"
+    )
+    print_files(out, depth, blurred)
+
+
+def _blurred(view: Scene, focus_m: float | None, pupil_radius_mm: float | None, points: int) -> np.ndarray:
+    from ..scene.pupil_points import disc
+    from ..scene.thin_lens import ThinLens
+
+    lens = ThinLens(
+        view.lens.pupil_radius_mm if pupil_radius_mm is None else pupil_radius_mm,
+        view.lens.focus_m if focus_m is None else focus_m,
+    )
+    with ProgressBar() as bar:
+        return view.truth(lens, disc(points), lambda done: bar("casting rays", done))
