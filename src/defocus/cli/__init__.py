@@ -48,8 +48,8 @@ app.command()(ablate)
 app.command()(demo)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"defocus {__version__}")
         raise typer.Exit
 

@@ -112,7 +112,7 @@ def draw_pupils(
             axes.plot(*dotted, ":", color=style.FAINT, linewidth=0.8)
         axes.add_patch(Polygon(one.rim.T, facecolor="#cfe4f2", edgecolor=style.BLUE, linewidth=1.1))
         share = f"area {100.0 * one.area / first.area:.0f} %" if first.found and first.area > 0.0 else ""
-        text = style.minus(f"{share}\ncentre at y = {one.centre[1]:.3f}")
+        text = style.minus(f"{share}\ncentre at y = {round(one.centre[1], 3) + 0.0:.3f}")
         note(axes, text, (0.5, 0.0), (0.0, -4.0), va="top", linespacing=1.4)
     return sheet.figure
 
