@@ -205,3 +205,13 @@ def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     text = card_text(make_plan(given), [], sample=False)
     assert "`photos`" in text
     assert str(tmp_path) not in text
+
+
+def test_public_names_and_what_a_plan_says_of_itself() -> None:
+    import defocus.synth
+
+    for name in defocus.synth.__all__:
+        assert getattr(defocus.synth, name).__name__ == name
+    assert (
+        repr(make_plan({"name": "a", "test": {"pairs": 0}})) == "Plan('a', seed 0: 40000 train, 1000 validation pairs)"
+    )

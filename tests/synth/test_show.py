@@ -109,7 +109,7 @@ def test_the_figure_says_what_the_pair_is_made_of(reference_folder: Path) -> Non
     assert pair.psfs.shape[0] == count == len(pair.record["layer_coc_px"])
     assert pair.layer_coc_px == pytest.approx(pair.record["layer_coc_px"], abs=1e-3)
     figure = draw_pair(
-        pair.record, pair.made.pictures, depth_m=pair.depth_m, coc_px=pair.coc_px, layer_depth_m=pair.layer_depth_m,
+        pair.record, pair.pictures, depth_m=pair.depth_m, coc_px=pair.coc_px, layer_depth_m=pair.layer_depth_m,
         layer_coc_px=pair.layer_coc_px, psfs=pair.psfs, verdict="checked",
     )  # fmt: skip
     written = " ".join(
@@ -125,8 +125,8 @@ def test_the_figure_says_what_the_pair_is_made_of(reference_folder: Path) -> Non
     ):
         assert word in written
     pictures = [axes.images[0].get_array() for axes in figure.axes if axes.images]
-    np.testing.assert_array_equal(pictures[0], pair.made.pictures["blurred"])
-    np.testing.assert_array_equal(pictures[1], pair.made.pictures["sharp"])
+    np.testing.assert_array_equal(pictures[0], pair.pictures["blurred"])
+    np.testing.assert_array_equal(pictures[1], pair.pictures["sharp"])
     np.testing.assert_array_equal(pictures[2], pair.depth_m)
     assert len(pictures) == 4 + min(count, 12)
     # Every pixel has the blur of the layer that is nearest to its own.

@@ -13,7 +13,7 @@ from ..errors import DatasetError, DefocusError, PlanError
 from .progress import ProgressBar, show_synthesis
 
 if TYPE_CHECKING:
-    from ..synth.check import Preview
+    from ..synth.check import PlanPreview
     from ..synth.engines import Engine
     from ..synth.plan import Plan
     from ..synth.run import RunSummary
@@ -115,7 +115,7 @@ def show(
     shown = show_pair(folder, pair, None if plan is None else load_plan(plan))
     verdict = "the same bytes" if shown.same else f"{', '.join(shown.differing)} DIFFER"
     figure = draw_pair(
-        shown.record, shown.made.pictures, depth_m=shown.depth_m, coc_px=shown.coc_px,
+        shown.record, shown.pictures, depth_m=shown.depth_m, coc_px=shown.coc_px,
         layer_depth_m=shown.layer_depth_m, layer_coc_px=shown.layer_coc_px, psfs=shown.psfs,
         verdict=f"made again: {verdict}",
     )  # fmt: skip
@@ -204,7 +204,7 @@ def show_summary(summary: RunSummary) -> None:
         )
 
 
-def _show_preview(preview: Preview) -> None:
+def _show_preview(preview: PlanPreview) -> None:
     for split in preview.pairs:
         typer.echo(
             f"{split}: {preview.pairs[split]} pairs of {preview.candidates[split]} candidates, "

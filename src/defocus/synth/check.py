@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ..errors import DefocusError, PlanError
 from .lens_pool import LensPool, find_lenses
-from .plan import Plan, SplitName
+from .plan import Plan, PlanLike, SplitName, as_plan
 from .sources import SourceName, find_sources, missing_depths, read_source
 
 BYTES_PER_PIXEL = {8: 2.0, 16: 5.5}  # of a picture as PNG, about
 
 
 @dataclass(frozen=True)
-class Preview:
+class PlanPreview:
     """What a plan will make."""
 
     images: dict[SplitName, int]
@@ -30,33 +30,33 @@ class Preview:
 
 
 def preview_plan(
-    plan: Plan,
+    plan: PlanLike,
     folder: Path | None = None,
     *,
     read: bool = True,
     progress: Callable[[str, float], None] | None = None,
-) -> Preview:
+) -> PlanPreview:
     """Check a plan. With `read`, every photograph is opened once. Raises `PlanError` where nothing could be made."""
-    tell = progress or (lambda *_: None)
+    plan, progress = as_plan(plan), progress or (lambda *_: None)
     sources = find_sources(plan)
     problems = [f"{name}: no depth file" for name in missing_depths(plan)]
     files = [s for group in sources.values() for s in group if s.photo is not None]
     if read:
-        unread: dict[str, str] = {}
+        unreadable: dict[str, str] = {}
         for number, source in enumerate(files):
-            tell("reading photographs", number / len(files))
-            unread |= _problem(source, plan)
-        problems += unread.values()
+            progress("reading photographs", number / len(files))
+            unreadable |= _problem(source, plan)
+        problems += unreadable.values()
         for split, group in sources.items():
-            if all(source.name in unread for source in group):
+            if all(source.name in unreadable for source in group):
                 raise PlanError(
-                    f"{split}: none of its {len(group)} photographs can be read, the first: {unread[group[0].name]}"
+                    f"{split}: none of its {len(group)} photographs can be read, the first: {unreadable[group[0].name]}"
                 )
-    lenses: LensPool = find_lenses(plan, lambda done, total: tell("surveying lenses", done / total))
+    lenses: LensPool = find_lenses(plan, lambda done, total: progress("surveying lenses", done / total))
     roles = 4 if plan.sensor.dual_pixel else 2
     pairs = {split: plan.split(split).pairs for split in plan.splits}
     needed = int(sum(pairs.values()) * roles * plan.patch.size**2 * BYTES_PER_PIXEL[plan.output.bits])
-    return Preview(
+    return PlanPreview(
         {split: len(names) for split, names in sources.items()},
         {split: len(names) for split, names in lenses.of_split.items()},
         pairs,
@@ -69,7 +69,7 @@ def preview_plan(
 
 
 def _problem(source: SourceName, plan: Plan) -> dict[str, str]:
-    """Why it cannot be read, by its name; nothing if it can."""
+    """Why a photograph cannot be read, by its name; empty if it can."""
     try:
         read_source(source, plan)
     except DefocusError as error:
@@ -78,5 +78,5 @@ def _problem(source: SourceName, plan: Plan) -> dict[str, str]:
 
 
 def _free(folder: Path) -> int:
-    there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
-    return shutil.disk_usage(there).free
+    parent = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    return shutil.disk_usage(parent).free

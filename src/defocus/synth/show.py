@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,94 +16,77 @@ from ..files.png import png_bytes
 from ..files.settings import settings_difference
 from .folder import PairFolder, open_folder
 from .layer_psfs import LayerBlur, find_layer_psfs
-from .lens_pool import PoolLens, load_pool_lens
-from .pairs import Made, make_pairs, patch_of
+from .lens_pool import load_pool_lens
+from .pairs import Role, make_pairs, patch_of
 from .places import apart_from_places
-from .plan import Plan, completed, make_plan
+from .plan import Plan, PlanLike, as_plan, completed, make_plan
 from .recipe import Recipe
-from .sources import Sharp, find_source, read_source
+from .sources import find_source, read_source
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A pair that was made again."""
+class PairInspection:
+    """A pair that was made again, with what it was made of. Pictures in pixels of the patch, blur radii signed."""
 
     record: dict[str, Any]
-    made: Made
-    files: dict[str, bytes]
-    same: bool  # bit for bit what the folder holds
-    differing: tuple[str, ...]
+    pictures: dict[Role, np.ndarray]
+    files: dict[str, bytes]  # the pictures as PNG
+    differing: tuple[str, ...]  # roles whose bytes are not those of the folder
     linear: np.ndarray
     depth_m: np.ndarray
-    layer_of: np.ndarray
     coc_px: np.ndarray
+    layer_of: np.ndarray
     layer_coc_px: np.ndarray
     layer_depth_m: np.ndarray
-    psfs: np.ndarray
+    psfs: np.ndarray  # of each layer
+
+    @property
+    def same(self) -> bool:
+        """Whether the pair is bit for bit what the folder holds."""
+        return not self.differing
 
 
-def show_pair(folder: str | Path, identity: str, plan: Plan | None = None) -> Shown:
+def show_pair(folder: str | Path, identity: str, plan: PlanLike | None = None) -> PairInspection:
     """Make one pair of a folder again. Raises `DatasetError` if there is none of that name.
 
     `plan`: the folder's, where photographs or lenses lie elsewhere than the folder tells; `PlanError` if they are not
-    found.
+    there.
     """
-    opened = open_folder(folder)
-    try:
-        record = next((r for r in opened.records() if r["id"] == identity), None)
+    with open_folder(folder) as pairs:
+        record = next((r for r in pairs.records() if r["id"] == identity), None)
         if record is None:
-            some = [r["id"] for r, _ in zip(opened.records(), range(3), strict=False)]
-            raise DatasetError(
-                f"no pair {identity!r}; there are {', '.join(some) or 'none'}, ...", file=opened.store.root
-            )
-        plan = make_plan(opened.plan) if plan is None else _same(plan, opened)
-        _, held = next(pictures_of(opened.store, [record], record["files"]))
-    finally:
-        opened.close()
+            some = ", ".join(r["id"] for r in islice(pairs.records(), 3)) or "none"
+            raise DatasetError(f"no pair {identity!r}; there are {some}, ...", file=pairs.store.root)
+        plan = make_plan(pairs.plan) if plan is None else _same_plan(as_plan(plan), pairs)
+        _, stored = next(pictures_of(pairs.store, [record], record["files"]))
     recipe = Recipe.from_json(record)
     try:
         sharp = read_source(find_source(plan, recipe.source), plan)
         lens = load_pool_lens(plan, recipe.lens)
     except PlanError as error:
         raise PlanError(f"{error.message}: if its files lie elsewhere now, give the plan (--plan)") from error
-    made = make_pairs(plan, [recipe], {sharp.name: sharp}, {lens.name: lens})[0]
-    files: dict[str, bytes] = {role: png_bytes(values) for role, values in made.pictures.items()}
+    (pair,) = make_pairs(plan, [recipe], {sharp.name: sharp}, {lens.name: lens})
+    files: dict[str, bytes] = {role: png_bytes(values) for role, values in pair.pictures.items()}
     # Both what was written once and what is there now.
     differing = tuple(
         role
-        for role, about in record["files"].items()
-        if files.get(role) != held[role] or hashlib.sha256(files[role]).hexdigest() != about["sha256"]
+        for role, file in record["files"].items()
+        if files.get(role) != stored[role] or hashlib.sha256(files[role]).hexdigest() != file["sha256"]
     )
-    return _shown(plan, record, recipe, sharp, lens, made, files, differing)
-
-
-def _same(plan: Plan, opened: PairFolder) -> Plan:
-    """The given plan, if it differs from the folder's in places alone."""
-    told = settings_difference(apart_from_places(completed(opened.plan)), apart_from_places(plan.as_json()))
-    if told:
-        raise DatasetError(f"was made by another plan than the given one ({'; '.join(told)})", file=opened.store.root)
-    return plan
-
-
-def _shown(
-    plan: Plan,
-    record: dict[str, Any],
-    recipe: Recipe,
-    sharp: Sharp,
-    lens: PoolLens,
-    made: Made,
-    files: dict[str, bytes],
-    differing: tuple[str, ...],
-) -> Shown:
     linear, depth, coc, layers = patch_of(plan, recipe, sharp, lens)
-    used = np.asarray(layers.used)
-    coc_of, depth_of = np.asarray(layers.coc_px), np.asarray(layers.depth_m)
-    (found,) = find_layer_psfs(plan, [LayerBlur(recipe, lens, coc_of, depth_of, used)])[None]
-    psfs = found.kernels(len(used))
-    return Shown(
-        record, made, files, not differing, differing, linear, depth, np.asarray(layers.position), coc,
-        coc_of[used], depth_of[used], psfs[used],
+    used, layer_coc, layer_depth = (np.asarray(v) for v in (layers.used, layers.coc_px, layers.depth_m))
+    (psfs,) = find_layer_psfs(plan, [LayerBlur(recipe, lens, layer_coc, layer_depth, used)])[None]
+    return PairInspection(
+        record, pair.pictures, files, differing, linear, depth, coc, np.asarray(layers.position),
+        layer_coc[used], layer_depth[used], psfs.kernels(len(used))[used],
     )  # fmt: skip
 
 
-__all__ = ["Shown", "show_pair"]
+def _same_plan(plan: Plan, pairs: PairFolder) -> Plan:
+    """The plan, if it differs from the folder's in places alone."""
+    difference = settings_difference(apart_from_places(completed(pairs.plan)), apart_from_places(plan.as_json()))
+    if difference:
+        raise DatasetError(
+            f"was made by another plan than the given one ({'; '.join(difference)})", file=pairs.store.root
+        )
+    return plan

@@ -52,22 +52,22 @@ class Sharp:
 
     @property
     def diagonal_px(self) -> float:
-        """Which fills a lens's image circle."""
+        """Diagonal in pixels, which fills a lens's image circle."""
         return float(np.hypot(*self.depth_m.shape))
 
 
 def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
     """Every photograph of a plan, divided among its splits. Raises `PlanError` for an empty folder or missing depth."""
-    found: dict[str, SourceName] = {}
+    by_name: dict[str, SourceName] = {}
     for number, source in enumerate(plan.sources):
         for one in _scenes(source, plan, number) if source.kind == "scenes" else _files(source, number):
-            if one.name in found:
+            if one.name in by_name:
                 raise PlanError(f"sources.{number}: {one.name} is there twice")
-            found[one.name] = one
+            by_name[one.name] = one
     patterns = {n: plan.split(n).images for n in SPLITS}
     fractions = {n: plan.split(n).image_fraction for n in SPLITS}
-    divided = divide(plan, sorted(found), "images", patterns, fractions)
-    return {split: tuple(found[name] for name in names) for split, names in divided.items()}
+    divided = divide(plan, sorted(by_name), "images", patterns, fractions)
+    return {split: tuple(by_name[name] for name in names) for split, names in divided.items()}
 
 
 def find_source(plan: Plan, name: str) -> SourceName:
@@ -80,12 +80,12 @@ def find_source(plan: Plan, name: str) -> SourceName:
 
 
 def read_source(source: SourceName, plan: Plan) -> Sharp:
-    """Read or make one; a `DefocusError` names the file."""
+    """Read a photograph with its depth, or make a scene; a `DefocusError` names the file."""
     return _make_scene(source, plan) if source.photo is None else _read_files(source, plan)
 
 
 def files_sum(source: SourceName) -> str:
-    """Of the bytes of a photograph and its depth, as the records have it."""
+    """SHA-256 of the bytes of a photograph and its depth, as the records have it."""
     assert source.photo is not None
     assert source.depth is not None
     digest = hashlib.sha256(source.photo.read_bytes())
@@ -98,7 +98,7 @@ class SourceCache:
 
     def __init__(self, plan: Plan, kept: int = KEPT) -> None:
         self._plan, self._kept = plan, kept
-        self._held: OrderedDict[str, Sharp | DefocusError] = OrderedDict()
+        self._photographs: OrderedDict[str, Sharp | DefocusError] = OrderedDict()
         self._locks: dict[str, Lock] = {}
         self._lock = Lock()
 
@@ -107,22 +107,22 @@ class SourceCache:
             own = self._locks.setdefault(source.name, Lock())
         with own:
             with self._lock:
-                held = self._held.get(source.name)
-                if held is not None:
-                    self._held.move_to_end(source.name)
-            if held is None:
+                photograph = self._photographs.get(source.name)
+                if photograph is not None:
+                    self._photographs.move_to_end(source.name)
+            if photograph is None:
                 try:
-                    held = read_source(source, self._plan)
+                    photograph = read_source(source, self._plan)
                 except DefocusError as error:
-                    held = error
+                    photograph = error
                 with self._lock:
-                    self._held[source.name] = held
-                    while len(self._held) > self._kept:
-                        gone, _ = self._held.popitem(last=False)
+                    self._photographs[source.name] = photograph
+                    while len(self._photographs) > self._kept:
+                        gone, _ = self._photographs.popitem(last=False)
                         self._locks.pop(gone, None)
-        if isinstance(held, DefocusError):
-            raise held
-        return held
+        if isinstance(photograph, DefocusError):
+            raise photograph
+        return photograph
 
 
 def _scenes(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
@@ -140,13 +140,13 @@ def _files(source: PhotoSource, number: int) -> list[SourceName]:
     if not folder.is_dir():
         raise PlanError(f"sources.{number}.folder: {folder} is not a folder")
     photos = _photos(source)
-    found = [(photo, depth) for photo, depth in photos if depth.is_file()]
-    if not found:
+    pairs = [(photo, depth) for photo, depth in photos if depth.is_file()]
+    if not pairs:
         suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES
         why = f"; {photos[0][1]} is missing, for one" if photos else f" ({', '.join(suffixes)})"
         raise PlanError(f"sources.{number}.folder: no photograph with depth in {folder}{why}")
     options = source.resize_depth, source.depth_scale_m
-    return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, *options) for p, d in found]
+    return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, *options) for p, d in pairs]
 
 
 def missing_depths(plan: Plan) -> list[str]:
@@ -159,21 +159,21 @@ def _photos(source: PhotoSource) -> list[tuple[Path, Path]]:
     """The photographs in a folder, each with where its depth should be."""
     assert source.folder is not None
     suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES
-    found: list[tuple[Path, Path]] = []
+    pairs: list[tuple[Path, Path]] = []
     for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
         depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
-        found.append((photo, depth))
-    maps = {depth for _, depth in found}  # some may lie among the pictures
-    return [(photo, depth) for photo, depth in found if photo not in maps]
+        pairs.append((photo, depth))
+    maps = {depth for _, depth in pairs}  # some may lie among the pictures
+    return [(photo, depth) for photo, depth in pairs if photo not in maps]
 
 
 def _make_scene(source: SourceName, plan: Plan) -> Sharp:
     from ..scene.procedural import make_scene
 
     _, name, seed = source.name.split(":")
-    made = make_scene(name, plan.patch.photograph, int(seed)).picture(samples=16)
+    scene = make_scene(name, plan.patch.photograph, int(seed)).picture(samples=16)
     digest = hashlib.sha256(f"{source.name} {plan.patch.photograph}".encode()).hexdigest()
-    return Sharp(source.name, source.kind, digest, made.linear, _clipped(made.depth_m, plan), SensorColour.make(), ())
+    return Sharp(source.name, source.kind, digest, scene.linear, _clipped(scene.depth_m, plan), SensorColour.make(), ())
 
 
 def _read_files(source: SourceName, plan: Plan) -> Sharp:
@@ -200,9 +200,9 @@ def _read_files(source: SourceName, plan: Plan) -> Sharp:
     )  # fmt: skip
 
 
-def _target(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int]:
-    """The photograph's own proportions at the wanted diagonal; never larger than it is."""
-    factor = min(1.0, float(np.hypot(*wanted) / np.hypot(*size)))
+def _target(size: tuple[int, int], limit: tuple[int, int]) -> tuple[int, int]:
+    """Size of a photograph that is reduced to the diagonal of `limit`; never larger than it is."""
+    factor = min(1.0, float(np.hypot(*limit) / np.hypot(*size)))
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 

@@ -133,8 +133,8 @@ class _Actors(Crew):
     def _join(self, number: int) -> None:
         """Wait for an actor to begin, or to begin again: it takes no tasks before."""
         self._rooms.pop(number, None)
-        asked = self._actors[number].room.options(max_task_retries=-1).remote()
-        self._joining[asked.future()] = number
+        room = self._actors[number].room.options(max_task_retries=-1).remote()
+        self._joining[room.future()] = number
 
     def room(self) -> int:
         for future in [future for future in self._joining if future.done()]:
