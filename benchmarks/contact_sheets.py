@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from defocus import Camera
 from defocus.errors import DefocusError
 from defocus.lens import load_lens
 from defocus.photo import SensorColour
-from defocus.render import Camera, blur_radii_px
 from defocus.render.photograph import MOST_KERNEL_PX
 
 PHOTOS = ("middlebury_adirondack", "nyu_1", "kitti_1", "sintel_market_2", "slambook_1")
@@ -99,7 +99,7 @@ def camera_for(name: str, focus_m: float, depth_m: np.ndarray) -> Camera:
     """At full aperture, or stopped down as far as the largest kernel asks for."""
     size = (depth_m.shape[1], depth_m.shape[0])
     camera = Camera(load_lens(name), focus_m=focus_m, pixels=size)
-    widest = float(np.abs(blur_radii_px(camera, depth_m)).max())
+    widest = float(np.abs(camera.circle_of_confusion_px(depth_m)).max())
     allowed = (MOST_KERNEL_PX - 6.0) / 2.4
     if widest <= allowed:
         return camera

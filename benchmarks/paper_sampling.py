@@ -30,16 +30,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from defocus.psf.compute import psf_batch
+from defocus.psf.spectrum import parse_bands
 
 from defocus.draw import style
 from defocus.draw.psf_picture import paint_psf, psf_scale_bar, tile_side
 from defocus.draw.sheet import Sheet
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import Lens
-from defocus.psf.compute import psf_batch
 from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
 from defocus.psf.propagate import intensity_batch, window_axis
-from defocus.psf.spectrum import parse_bands
 from defocus.psf.wavefronts import Wavefronts, wavefront_batch
 from machine import machine
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from defocus import Camera
 from defocus.lens import load_lens
-from defocus.render import Camera
 from defocus.scene.procedural import make_scene
 from machine import machine
 

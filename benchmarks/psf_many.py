@@ -16,11 +16,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from defocus.psf.compute import PsfBatch, psf_batch
 
 from defocus.lens.formats import read_lens
 from defocus.optics.paraxial import first_order_batch
 from defocus.optics.system import group_by_bucket, pack
-from defocus.psf.compute import PsfBatch, psf_batch
 
 SIZE = 128
 NEAREST = 15.0  # focal lengths

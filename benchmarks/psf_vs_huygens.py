@@ -18,6 +18,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from defocus.psf.compute import psf_batch
 
 from defocus.lens import list_lenses, load_lens
 from defocus.lens.prescription import D_LINE_NM, Lens
@@ -26,7 +27,6 @@ from defocus.optics.paraxial import FirstOrder, depth_of_confusion, first_order
 from defocus.optics.pupil import ChiefRay, chief_ray
 from defocus.optics.rim import Rim, find_rim
 from defocus.optics.system import Bucket, System, bucket_of, pack
-from defocus.psf.compute import psf_batch
 from defocus.psf.huygens import huygens, patches_from_rays
 from defocus.psf.wavefronts import focused_sensor
 

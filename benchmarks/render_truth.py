@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from defocus.psf.baselines import disk
+from defocus.psf.simple import disk
 from defocus.render.composite import composite
 from defocus.render.convolve import convolve
 from defocus.scene.front_and_back import find_surfaces, split_mixed

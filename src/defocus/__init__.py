@@ -13,17 +13,36 @@ _EXPORTS = {
     "load_lens": "lens",
     "list_lenses": "lens",
     "save_lens": "lens",
-    "Camera": "render",
-    "Psf": "render",
+    "Camera": "camera",
+    "Blades": "camera",
+    "Psf": "camera",
+    "psfs": "camera",
+    "PsfBatch": "psf.engine",
+    "Photograph": "render",
     "DefocusError": "errors",
 }
 
-__all__ = ["Camera", "DefocusError", "Lens", "Psf", "__version__", "list_lenses", "load_lens", "save_lens"]
+__all__ = [
+    "Blades",
+    "Camera",
+    "DefocusError",
+    "Lens",
+    "Photograph",
+    "Psf",
+    "PsfBatch",
+    "__version__",
+    "list_lenses",
+    "load_lens",
+    "psfs",
+    "save_lens",
+]
 
 if TYPE_CHECKING:
+    from .camera import Blades, Camera, Psf, psfs
     from .errors import DefocusError
     from .lens import Lens, list_lenses, load_lens, save_lens
-    from .render import Camera, Psf
+    from .psf.engine import PsfBatch
+    from .render import Photograph
 
 
 def __getattr__(name: str) -> object:

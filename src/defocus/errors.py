@@ -6,11 +6,28 @@ else that escapes is a bug.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class DefocusError(Exception):
     """Base of every error that defocus raises on purpose."""
+
+
+def checked_options(kind: type[T], options: Mapping[str, Any], what: str) -> T:
+    """The dataclass `kind` with these options; a name that it does not have is told with the nearest one it has."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    for name in options:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+            raise DefocusError(f"{what} has no option {name!r}: {advice}")
+    return kind(**options)
 
 
 class LensFileError(DefocusError):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from matplotlib import _pylab_helpers
 
+from defocus import Camera
 from defocus.draw import (
     check_figure_path,
     draw_card,
@@ -31,7 +32,6 @@ from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM, Aperture, Field, Lens, Surface
 from defocus.optics.beams import refracting, with_clear_apertures
 from defocus.optics.spot_diagram import spot_diagram
-from defocus.render import Camera
 from defocus.survey.lens_folder import SurveyRow
 from defocus.survey.measure import Measurement, measure_one
 

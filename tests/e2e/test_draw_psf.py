@@ -16,6 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from defocus import Camera, Photograph, Psf
 from defocus.cli import run
 from defocus.draw import (
     compute_psf_grid,
@@ -27,15 +28,15 @@ from defocus.draw import (
     plot_photograph,
     save,
 )
-from defocus.draw.psf_grid import PsfGrid, fitting_size
+from defocus.draw.psf_grid import PsfGrid
 from defocus.draw.psf_picture import check_scale, colours, picture
 from defocus.draw.pupils import wavefronts_of
 from defocus.errors import DefocusError
 from defocus.lens import load_lens
 from defocus.optics.pupil_map import pupil_map
+from defocus.psf.bands import parse_bands
 from defocus.psf.energy import encircled_energy, sections
-from defocus.psf.spectrum import parse_bands
-from defocus.render import Camera, Photograph, Picture, Psf
+from defocus.render import Picture
 
 LENS, SIZE = "zeiss-tessar-50-f3.5", 33
 D, RGB = parse_bands("d"), parse_bands("rgb")
@@ -193,10 +194,7 @@ def test_a_tile_that_failed_says_why(grid: PsfGrid) -> None:
     assert_on_page(figure)
 
 
-def test_a_window_has_room_for_the_blur() -> None:
-    assert fitting_size([0.0, -3.0]) >= 24
-    assert fitting_size([10.0, -20.0, math.nan]) >= 48
-    assert fitting_size([1e6]) == 256
+def test_a_grid_without_fields_is_refused() -> None:
     with pytest.raises(DefocusError, match="at least one field"):
         compute_psf_grid(Camera(load_lens(LENS)), fields=(), depths_m=(1.0,))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,15 +9,15 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
+from defocus import Camera
+from defocus.errors import DefocusError
 from defocus.lens import load_lens
-from defocus.lens.prescription import D_LINE_NM, Lens
+from defocus.lens.prescription import Lens
 from defocus.optics.focus import rms_spot
 from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
 from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
-from defocus.psf.propagate import intensity
-from defocus.psf.wavefronts import Requests, find_pose, request_wavefronts
 
 from .harness import PLAIN, SMALL, trace_items
 from .samples import double_gauss, odd_asphere, phone
@@ -215,24 +213,37 @@ def test_gradient_of_the_chief_ray() -> None:
 
 
 def test_gradient_through_a_psf() -> None:
-    """From a lens parameter to the pixels: trace, focus, pupil, fits and propagation, against finite differences."""
-    lens = load_lens("zeiss-tessar-50-f3.5")
-    system, size, pixel = pack([lens], bucket=PLAIN)[0], 16, 0.02
-    numbers = (0.4 * lens.image_radius, 0.7, 3000.0, 2000.0, math.nan)
-    request = Requests(*(jnp.asarray(v, float) for v in numbers))
+    """A loss on `camera.psf` by a curvature and by the focus: trace, focus, pupil, fits and propagation."""
+    camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
 
-    def psf(change: Float[Array, ""]) -> Float[Array, "size size"]:
-        bent, apart = system.curvature.at[0].add(1e-3 * change), system.thickness.at[1].add(change)
-        changed = eqx.tree_at(lambda s: (s.curvature, s.thickness), system, (bent, apart))
-        pose = find_pose(changed, request.height, request.focus, request.shift)
-        found = request_wavefronts(changed, changed.index[None], jnp.array([D_LINE_NM * 1e-6]), request, pose)
-        spectrum = jax.tree.map(lambda leaf: leaf[0], found.spectrum)
-        return intensity(spectrum, jnp.asarray(pixel), samples=256, size=size, supersample=3, dtype=jnp.float64).pixels
+    def loss(curvature: Float[Array, ""], focus_m: Float[Array, ""]) -> Float[Array, ""]:
+        changed = camera.at("curvature", 0, curvature).focused(focus_m)
+        psf = changed.psf(3.0, (0.3, 0.2), size=16, bands="d", samples=256, supersample=3)
+        return jnp.sum(psf.array[0] ** 2)
 
-    # One program for values and derivatives: a number of Python's own would be of another type, and compile again.
-    both = jax.jit(lambda change: jax.jvp(psf, (change,), (jnp.ones(()),)))
-    step = 1e-5
-    (_, slope), (ahead, _), (behind, _) = (both(np.float64(change)) for change in (0.0, step, -step))
-    expected = (ahead - behind) / (2.0 * step)
-    assert float(jnp.abs(expected).sum()) > 1.0
-    assert float(jnp.abs(slope - expected).sum() / jnp.abs(expected).sum()) < 1e-5
+    at = (float(camera.optics.system.curvature[0]), 2.0)
+    gradient = jax.grad(loss, argnums=(0, 1))(*at)
+    for k, reach in enumerate((1.2e-5, 6e-3)):
+        # The slope of a polynomial through many points: which rays are traced depends on the lens in small steps, and
+        # leaves noise of 1e-9 in the loss.
+        steps = np.linspace(-1.0, 1.0, 41)
+        values = [float(loss(*(jnp.asarray(v + reach * s * (i == k)) for i, v in enumerate(at)))) for s in steps]
+        difference = np.polynomial.polynomial.polyfit(steps, values, 7)[1] / reach
+        assert float(gradient[k]) == pytest.approx(difference, rel=1e-5), k
+
+
+def test_psfs_of_many_depths_by_vmap_are_those_of_a_loop() -> None:
+    camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
+    depths = jnp.array([2.5, 3.0, 4.0])
+
+    def psf(depth: Float[Array, ""]) -> Float[Array, "size size"]:
+        return camera.psf(depth, (0.3, 0.2), size=16, bands="d", samples=256, supersample=3).array[0]
+
+    together = jax.vmap(psf)(depths)
+    compiled = jax.jit(psf)
+    for depth, got in zip(depths, together, strict=True):
+        assert float(jnp.abs(got - compiled(depth)).sum()) < 1e-9
+        alone = camera.psf(float(depth), (0.3, 0.2), size=16, bands="d", samples=256, supersample=3, double=True)
+        assert float(np.abs(np.asarray(got) - alone.array[0]).sum()) < 1e-6
+    with pytest.raises(DefocusError, match="give a size"):
+        jax.vmap(lambda depth: camera.psf(depth).array)(depths)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from defocus.errors import TraceError
+from defocus import Blades, Camera, psfs
+from defocus.camera import make_requests
+from defocus.errors import DefocusError, TraceError
 from defocus.lens import Lens, load_lens
 from defocus.lens.formats import read_lens
-from defocus.psf.baselines import fraunhofer
-from defocus.render import Blades, Camera
+from defocus.optics.reference_sphere import signed_area
+from defocus.optics.wavefront import PupilRays, energy_strength
+from defocus.psf.bands import parse_bands
+from defocus.psf.engine import PsfOptions, TracedRequests
+from defocus.psf.simple import fraunhofer
 
 from .zemax import relative_l1
 
@@ -53,7 +59,7 @@ def test_points_per_pixel_are_enough(summicron: Lens) -> None:
     """In focus on large pixels, five points per pixel would miss the Airy disc or count it several times."""
     camera = Camera(summicron, focus_m=2.0, f_number=4.0)
     psf = camera.psf(2.0, size=32, bands="d")
-    finer = camera.psf(2.0, size=32, bands="d", supersample=45, sampling=768)
+    finer = camera.psf(2.0, size=32, bands="d", supersample=45, samples=768)
     assert psf.report["supersample"] > 5
     assert np.abs(psf.array - finer.array).sum() < 0.01
     assert abs(psf.report["energy_outside"] - finer.report["energy_outside"]) < 1e-3
@@ -64,7 +70,7 @@ def test_an_iris_has_corners(summicron: Lens) -> None:
     blades = Blades(5, rotation_deg=90.0)
     camera = Camera(summicron, focus_m=2.0, f_number=2.8, blades=blades, pixel_um=4.0)
     round_stop = Camera(summicron, focus_m=2.0, f_number=2.8, pixel_um=4.0)
-    options = {"size": 97, "bands": "d", "sampling": 768}
+    options = {"size": 97, "bands": "d", "samples": 768}
     near, far = (camera.psf(depth, **options) for depth in (1.6, 2.7))
     assert near.report["light_mm2"] == pytest.approx(round_stop.psf(1.6, **options).report["light_mm2"], rel=5e-3)
     assert corner(near.array[0], 5) == pytest.approx(90.0 % 72.0, abs=2.0)
@@ -75,7 +81,7 @@ def test_an_iris_keeps_its_orientation_over_the_field(summicron: Lens) -> None:
     """The blades are fixed to the camera: at a field to the right the corner still points up."""
     camera = Camera(summicron, focus_m=2.0, f_number=5.6, blades=Blades(3, rotation_deg=90.0), pixel_um=2.0)
     for field in ((0.0, 0.0), (0.3, 0.0), (0.0, -0.3)):
-        psf = camera.psf(1.7, field, size=97, bands="d", sampling=768).array[0]
+        psf = camera.psf(1.7, field, size=97, bands="d", samples=768).array[0]
         assert corner(psf, 3) == pytest.approx(90.0, abs=4.0)
 
 
@@ -136,14 +142,82 @@ def test_an_object_inside_the_lens_is_refused(summicron: Lens) -> None:
         Camera(summicron, focus_m=2.0).psf(0.004, size=32, bands="d")
 
 
-def test_the_papers_choices_are_there(summicron: Lens) -> None:
+def test_the_papers_own_psf(summicron: Lens) -> None:
+    """Near ours on the axis; off it its fitted rim and constant amplitude show."""
     camera = Camera(summicron, focus_m=2.0)
-    best = camera.psf(2.5, (0.0, 0.9), size=32, bands="d", supersample=3).array
-    options = {"clipping": "fit", "amplitude": "constant", "form": "exit-pupil"}
-    other = camera.psf(2.5, (0.0, 0.9), size=32, bands="d", supersample=3, **options).array
-    assert 1e-3 < np.abs(other - best).sum() < 0.3
-    paper = camera.psfs([2.5], [(0.0, 0.0)], 32, "d", supersample=3, sampling="paper")
-    assert paper.reports[0]["samples"] >= 2.0 * paper.reports[0]["sampling_bound"]
+    differences = []
+    for field in ((0.0, 0.0), (0.0, 0.9)):
+        best, paper = (camera.psf(2.5, field, size=32, bands="d", method=m) for m in ("wave", "paper"))
+        assert paper.array.sum() == pytest.approx(1.0, abs=1e-5)
+        assert paper.report["samples"] >= 2.0 * paper.report["sampling_bound"]
+        differences.append(float(np.abs(paper.array - best.array).sum()))
+    assert 1e-3 < differences[0] < 0.15
+    assert differences[0] < differences[1] < 0.35
+
+
+@pytest.mark.parametrize("method", ["paper", "huygens", "fraunhofer", "gaussian", "disk"])
+def test_comparison_methods_refuse_what_the_default_refuses(summicron: Lens, method: str) -> None:
+    camera = Camera(summicron, focus_m=2.0)
+    for depth, field, size in (
+        (0.0, (0.0, 0.0), 16),
+        (math.nan, (0.0, 0.0), 16),
+        (3.0, (1.5, 0.0), 16),
+        (3.0, (0, 0), 0),
+    ):
+        with pytest.raises(DefocusError):
+            camera.psf(depth, field, size=size, bands="d", method=method)
+    if method != "huygens":
+        with pytest.raises(TraceError, match="outside 8 pixels"):
+            camera.psf(0.6, size=8, bands="d", method=method)
+
+
+def test_the_window_is_chosen(summicron: Lens) -> None:
+    """Room for the blur, whatever it is; and a PSF that a window of the user does not hold is not "ok" in a batch."""
+    camera = Camera(summicron, focus_m=2.0)
+    for depth in (2.0, 3.0, 1.0):
+        psf = camera.psf(depth, bands="d", samples=768)
+        assert (
+            2 * abs(camera.circle_of_confusion_px(depth))
+            < psf.array.shape[-1]
+            < 8 * abs(camera.circle_of_confusion_px(depth)) + 33
+        )
+        assert psf.report["energy_outside"] < 0.05
+    small = camera.psfs([2.0, 1.0], size=12, bands="d", samples=768)
+    assert small.ok.tolist() == [True, False]
+    assert "outside 12 pixels" in small.reports[1]["status"]
+    assert not small.psf[1].any()
+
+
+def test_many_cameras_in_one_array(summicron: Lens) -> None:
+    """Each row as its camera alone has it; wrong shapes and names are told."""
+    cameras = [Camera(summicron, focus_m=2.0), Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=3.0)]
+    batch = psfs(cameras, [4.0, 5.0], (0.3, 0.4), size=16, bands="d")
+    for i, camera in enumerate(cameras):
+        alone = camera.psf((4.0, 5.0)[i], (0.3, 0.4), size=16, bands="d")
+        assert np.abs(batch.psf[i] - alone.array).sum() < 1e-6
+        assert batch.reports[i]["relative_illumination"] == pytest.approx(alone.report["relative_illumination"])
+    with pytest.raises(DefocusError, match="2 cameras for 3 PSFs"):
+        psfs(cameras, [1.0, 2.0, 3.0])
+    with pytest.raises(DefocusError, match="did you mean 'supersample'"):
+        cameras[0].psf(3.0, supersmaple=3)
+    with pytest.raises(DefocusError, match="a window of 0 pixels"):
+        cameras[0].psf(3.0, size=0)
+
+
+def test_a_field_angle_is_where_its_chief_ray_lands(summicron: Lens) -> None:
+    camera = Camera(summicron)
+    field = camera.field_of_angle(10.0)
+    assert camera.psf(math.inf, field, bands="d", samples=256, supersample=1).report["field_deg"] == pytest.approx(
+        10.0, abs=1e-4
+    )
+    assert camera.field_of_angle(-10.0)[1] == -field[1]
+    with pytest.raises(TraceError, match="no chief ray"):
+        camera.field_of_angle(80.0)
+
+
+def stop_strength(rays: PupilRays, stretch: Any) -> Any:
+    """Each ray of a grid in the stop weighs the same, as in other programs."""
+    return abs(signed_area(*rays.moved.stop_position)) / abs(stretch).clip(1e-30)
 
 
 @pytest.mark.shared
@@ -155,18 +229,17 @@ def test_zemax(shared: Path) -> None:
     """
     lens = read_lens(shared / "lenses" / "interchangeable" / "leica-summilux-tl-35mm-f14-asph.json")
     camera = Camera(lens, sensor_shift_mm=0.2, pixel_um=2.0)
+    fields = [(0.0, height / camera.image_radius_mm) for height in (0.0, 9.94, 14.2)]
     bounds = {
-        "energy": ((0.12, 0.098, 0.083), (0.115, 0.086, 0.055)),
-        "stop": ((0.08, 0.042, 0.057), (0.078, 0.037, 0.024)),
+        energy_strength: ((0.12, 0.098, 0.083), (0.115, 0.086, 0.055)),
+        stop_strength: ((0.08, 0.042, 0.057), (0.078, 0.037, 0.024)),
     }
-    for amplitude, (raw, blurred) in bounds.items():
-        batch = camera.psfs(
-            [math.inf] * 3, [(0.0, 0.0)] * 3, 128, "d", height=[0.0, 9.94, 14.2], supersample=1, amplitude=amplitude,
-            relative_illumination=False,
-        )  # fmt: skip
+    for strength, (raw, blurred) in bounds.items():
+        requests = make_requests([camera] * 3, [math.inf] * 3, fields)
+        batch = TracedRequests(requests, parse_bands("d"), strength).psfs(128, PsfOptions(supersample=1))
         for i in range(3):
             with np.load(shared / "reference" / "zemax" / f"EP3029504_Example04P__f{i + 1}.npz") as file:
                 theirs = file["psf"]
             ours = batch.psf[i, 0].astype(float)
-            assert relative_l1(ours, theirs) < raw[i], (amplitude, i)
-            assert relative_l1(ours, theirs, 1.0) < blurred[i], (amplitude, i)
+            assert relative_l1(ours, theirs) < raw[i], (strength, i)
+            assert relative_l1(ours, theirs, 1.0) < blurred[i], (strength, i)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from defocus.psf.baselines import disk
+from defocus.psf.simple import disk
 
 ROWS, COLS = 72, 96
 SIZE = 32  # of the kernels

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from defocus import Camera
 from defocus.errors import DefocusError, TraceError
 from defocus.lens import load_lens
-from defocus.photo import Noise
-from defocus.psf.compute import PsfBatch
-from defocus.psf.spectrum import parse_bands
-from defocus.render import Camera, blur_radii_px
-from defocus.render.node_psfs import FRINGE_PX, find_node_psfs, mirrored, window_for
+from defocus.photo import Noise, SensorColour
+from defocus.photo.exposure import expose_sharp
+from defocus.psf.bands import parse_bands
+from defocus.psf.engine import FittedPsf, PsfOptions
+from defocus.psf.window import larger_window, window_for
+from defocus.render.node_psfs import find_node_psfs, mirrored
 from defocus.render.photograph import hidden_note
 
 from .conftest import smooth_noise
@@ -49,7 +52,7 @@ def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
     light[row, column] = 100.0
     made = whole.photograph(light, np.full((HEIGHT, WIDTH), depth), bands="d", nodes=NODES, parts=1, sensor=False)
     step = whole.pixel_um * 1e-3 / whole.image_radius_mm
-    psf = whole.psf(depth, (60 * step, 40 * step), 16, "d", fringe_px=FRINGE_PX).array[0]
+    psf = whole.psf(depth, (60 * step, 40 * step), 16, "d", exact=False).array[0]
     seen = made.blurred.linear[row - 8 : row + 8, column - 8 : column + 8, 1] / 100.0
     # Pixels beside the point lie between nodes and have a few hundredths of their neighbours' PSFs.
     assert np.abs(seen - psf).sum() < 0.01
@@ -82,11 +85,11 @@ def test_mirroring_keeps_the_point() -> None:
 
 def test_blur_radii_of_a_map(small: Camera) -> None:
     depths = np.array([[0.5, 2.0, 7.0, np.inf]], np.float32)
-    radii = blur_radii_px(small, depths)
+    radii = small.circle_of_confusion_px(depths)
     assert np.allclose(radii[0], [small.circle_of_confusion_px(float(d)) for d in depths[0]], atol=1e-4)
     assert radii[0, 0] < 0.0 < radii[0, 3]
     with pytest.raises(DefocusError, match="is the depth map in metres"):
-        blur_radii_px(small, np.array([[1e-3]], np.float32))
+        small.require_imaged(np.array([[1e-3]], np.float32))
 
 
 def test_the_pair_and_its_report(small: Camera) -> None:
@@ -191,7 +194,7 @@ def test_what_is_refused(small: Camera) -> None:
         patch(small, light, math.nan)
     with pytest.raises(DefocusError, match="depth map"):
         small.photograph(light, np.ones((47, 64)))
-    with pytest.raises(DefocusError, match=r"light of pixel \(0, 0, 0\)"):
+    with pytest.raises(DefocusError, match="not a finite number"):
         patch(small, light * np.float32(np.nan), 2.0)
     with pytest.raises(DefocusError, match="stop down to f/"):
         patch(small, light, 0.3, most_kernel_px=32)
@@ -230,38 +233,62 @@ def test_a_hidden_strip_that_is_too_wide_to_fill_is_reported() -> None:
     assert hidden_note(np.linspace(-200.0, 200.0, 600) * np.ones((4, 1))) == []  # slanted: nothing is hidden
 
 
-class Stubborn(Camera):
-    """A lens that images nothing beyond `reach`; its PSFs are points."""
+class Stubborn:
+    """A camera whose lens images nothing beyond `reach`; its PSFs are points."""
 
-    reach = 0.5
+    lens, iris = load_lens(LENS), None
 
-    def psfs(self, depth_m: Any, field: Any, size: int = 64, bands: Any = "rgb", **options: Any) -> PsfBatch:
-        parsed = parse_bands(bands)
-        out = np.zeros((len(depth_m), len(parsed.names), size, size), np.float32)
-        out[..., size // 2, size // 2] = 1.0
-        good = {"status": "ok", "energy_outside": 0.0, "blur_mm": 0.0, "pupil_area": 1.0, "light_mm2": 1.0}
-        reports = [good if math.hypot(*f) <= self.reach else {"status": "no light at this field"} for f in field]
-        return PsfBatch(out, parsed, np.full(len(depth_m), self.pixel_um), tuple(reports))
+    def __init__(self, reach: float) -> None:
+        self.reach = reach
+        self.fields: list[tuple[float, float]] = []
+
+    def circle_of_confusion_px(self, depth_m: Any) -> Any:
+        return 0.0 * np.asarray(depth_m)
+
+    def trace(self, depth_m: Any, field: Any, bands: Any) -> Stubborn:
+        self.fields = field
+        return self
+
+    def fitted_psfs(self, *_: Any, **__: Any) -> list[FittedPsf]:
+        point = np.zeros((1, 16, 16), np.float32)
+        point[:, 8, 8] = 1.0
+        good = {"status": "ok", "energy_outside": 0.0, "light_mm2": 1.0, "window_px": 16}
+        dark = FittedPsf(None, {"status": "no light at this field", "window_px": 16})
+        return [FittedPsf(point, good) if math.hypot(*f) <= self.reach else dark for f in self.fields]
 
 
 def test_refused_nodes_take_the_nearest_psf_towards_the_centre() -> None:
-    camera = Stubborn(load_lens(LENS), pixels=(WIDTH, HEIGHT))
     one = np.ones(1)
-    known: dict[str, Any] = {"bands": parse_bands("d"), "most_px": 64}
+    options: dict[str, Any] = {"bands": parse_bands("d"), "most_px": 64, "options": PsfOptions()}
     fields = [[(0.0, 0.0), (0.6, 0.0)], [(0.0, -0.48), (0.6, -0.48)]]
-    made = find_node_psfs(camera, fields, one, one, one > 0.0, **known)
-    assert [r["field"] for r in made.refused] == [[0.6, 0.0], [0.6, 0.48]]
-    assert made.refused[0]["taken_from"] == [0.5, 0.0]
-    taken = made.refused[1]["taken_from"]
+    psfs = find_node_psfs(Stubborn(0.5), fields, one, one > 0.0, **options)  # type: ignore[arg-type]
+    assert [r["field"] for r in psfs.refused] == [[0.6, 0.0], [0.6, 0.48]]
+    assert psfs.refused[0]["taken_from"] == [0.5, 0.0]
+    taken = psfs.refused[1]["taken_from"]
     assert 0.45 < math.hypot(*taken) <= 0.5
     assert taken[1] / taken[0] == pytest.approx(0.8, rel=1e-3)
-    assert "2 of 4 PSFs were refused (no light at this field)" in made.notes[0]
-    camera.reach = -1.0
+    assert "2 of 4 PSFs were refused (no light at this field)" in psfs.notes[0]
     with pytest.raises(TraceError, match="even in the middle of the picture: no light"):
-        find_node_psfs(camera, fields, one, one, one > 0.0, **known)
+        find_node_psfs(Stubborn(-1.0), fields, one, one > 0.0, **options)  # type: ignore[arg-type]
 
 
 def test_windows_hold_their_blur() -> None:
     for radius in (0.0, 3.0, 10.0, 40.0, 100.0, 300.0):
         assert window_for(radius) >= 2.4 * radius + 6.0
         assert window_for(-radius) == window_for(radius)
+    assert larger_window(32, 128) == 64
+    assert larger_window(96, 128) == 128
+    assert larger_window(128, 128) is None
+
+
+def test_whole_numbers_are_refused(small: Camera) -> None:
+    with pytest.raises(DefocusError, match="uint8"):
+        small.photograph(np.full((48, 64, 3), 128, np.uint8), np.full((48, 64), 2.0))
+
+
+def test_the_sharp_picture_is_the_target_of_a_pair(small: Camera) -> None:
+    """Without mosaic and noise, as a data set has it; the blurred one has both."""
+    light = smooth_noise(5, 48, 64)
+    picture = patch(small, light, 2.0, noise=Noise.make(1e-3, 1e-4))
+    assert np.abs(picture.sharp.srgb - np.asarray(expose_sharp(jnp.asarray(light), SensorColour.make()))).max() < 1e-6
+    assert np.abs(picture.blurred.srgb - picture.sharp.srgb).std() > 0.005

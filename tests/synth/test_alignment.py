@@ -84,7 +84,7 @@ def pairs(plan: Plan, sharp: Sharp) -> dict[tuple[str, tuple[float, float]], dic
     wanted = [(name, field) for name in LENSES for field in FIELDS[name]]
     recipes = [recipe(k, field, lenses[name], sharp) for k, (name, field) in enumerate(wanted)]
     made = make_pairs(plan, recipes, {sharp.name: sharp}, lenses)
-    assert not any(m.refused for m in made), [m.refused for m in made]
+    assert not any(m.refusal for m in made), [m.refusal for m in made]
     found = {}
     for key, own, one in zip(wanted, recipes, made, strict=True):
         _, _, coc, _ = patch_of(plan, own, sharp, lenses[key[0]])

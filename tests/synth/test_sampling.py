@@ -19,7 +19,7 @@ from defocus.files.randomness import generator
 from defocus.photo.isp import SensorColour
 from defocus.synth import focus as focusing
 from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates
-from defocus.synth.lens_pool import LensPool, PoolLens, coc_px, divide, find_lenses, safe_lenses
+from defocus.synth.lens_pool import LensPool, PoolLens, divide, find_lenses, safe_lenses
 from defocus.synth.patches import fitting_place, sharpest, sharpness
 from defocus.synth.plan import SPLITS, Augment, Focus, Plan, make_plan
 from defocus.synth.sources import Sharp, find_sources
@@ -51,7 +51,8 @@ class Thin:
 
     @classmethod
     def of(cls, lens: PoolLens) -> Thin:
-        d = {name: float(getattr(lens.data, name)) for name in lens.data.__dataclass_fields__}
+        data = lens.camera.first_order
+        d = {name: float(getattr(data, name)) for name in data.__dataclass_fields__}
         far_image = d["rear_principal"] + d["focal_length"] - d["exit_pupil"]
         return cls(
             d["focal_length"],
@@ -59,7 +60,7 @@ class Thin:
             d["rear_principal"] - d["exit_pupil"],
             d["exit_pupil_radius"],
             math.sin(math.atan(d["exit_pupil_radius"] / far_image)),
-            lens.image_radius_mm,
+            lens.camera.image_radius_mm,
         )
 
     def image(self, depth_m: np.ndarray) -> np.ndarray:
@@ -481,6 +482,6 @@ def test_candidates_are_spread_evenly_over_photographs() -> None:
 
 def test_signs_of_blur(pool: LensPool) -> None:
     lens = next(iter(pool.lenses.values()))
-    near, at, far = coc_px(lens, 144.0, np.array([1.0, 2.0, 4.0]), 2.0)
+    near, at, far = lens.camera_for(200.0, 2.0).circle_of_confusion_px(np.array([1.0, 2.0, 4.0]))
     assert near < 0.0 < far
     assert at == pytest.approx(0.0, abs=1e-9)

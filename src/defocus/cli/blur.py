@@ -189,9 +189,9 @@ class BlurOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `Camera.photograph`, but for the sensor's."""
-        from ..render.photograph import photo_bands
+        from ..psf.bands import picture_bands
 
-        photo_bands(self.bands)
+        picture_bands(self.bands)
         if not self.full_field and self.nodes is not None:
             raise DefocusError("--nodes is for --full-field; --patch has one PSF for the whole picture")
         if self.full_field and self.field != (0.0, 0.0):

@@ -27,7 +27,7 @@ LensArgument = Annotated[
 PhotoArgument = Annotated[Path, typer.Argument(help="A RAW file, or a PNG, JPEG or TIFF in sRGB.", show_default=False)]
 FigureOption = Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-BandsOption = Annotated[str, typer.Option(help="d, rgb, or wavelengths in nm: 486.1,587.6")]
+BandsOption = Annotated[str, typer.Option(help="d, rgb, rgb-full, or wavelengths in nm: 486.1,587.6")]
 BitsOption = Annotated[int, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF.")]
 FieldOption = Annotated[tuple[float, float], typer.Option(help="Where the point appears: X Y, of the image radius.")]
 StopOption = Annotated[float | None, typer.Option(help="Stop the lens down.")]

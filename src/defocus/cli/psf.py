@@ -54,11 +54,13 @@ def psf(
         float | None, typer.Option(help="Field angle in degrees instead; the image lies upwards.")
     ] = None,
     image_height_mm: Annotated[float | None, typer.Option(help="Image height in mm instead; it lies upwards.")] = None,
-    size: Annotated[int, typer.Option(help="Pixels across the window.", min=1, max=2048)] = 64,
+    size: Annotated[
+        int | None, typer.Option(help="Pixels across the window; by default room for the blur.", min=1, max=2048)
+    ] = None,
     bands: BandsOption = "rgb",
     method: Annotated[
-        str, typer.Option(help="debye, or for comparison exit-pupil, huygens, fraunhofer, gaussian, disk.")
-    ] = "debye",
+        str, typer.Option(help="wave, or for comparison paper, huygens, fraunhofer, gaussian, disk.")
+    ] = "wave",
     half: Annotated[
         str | None, typer.Option(help="left or right: the light of half the lens, as dual-pixel sensors see it.")
     ] = None,
@@ -72,26 +74,24 @@ def psf(
     """Compute a point spread function of a lens."""
     import numpy as np
 
-    from ..render import METHODS
+    from ..camera import METHODS
 
     if method not in METHODS:
-        raise DefocusError(f"method {method!r}; known are {', '.join(METHODS)}")
+        raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
     if half not in (None, "left", "right"):
         raise DefocusError(f"--half {half}: expected left or right")
-    if half and method not in ("debye", "exit-pupil"):
-        raise DefocusError(f"--half: method {method} knows no halves")
     check_figure(plot)
     check_file(out, ".npz")
     if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:
         raise DefocusError("give one of --field, --field-deg and --image-height-mm")
     camera = use.camera()
-    options: dict[str, Any] = {"supersample": supersample, "method": method} | ({"side": half} if half else {})
+    place = (float(field[0]), float(field[1]))
     if field_deg is not None:
-        options |= {"height": [math.radians(abs(field_deg))], "by": "angle"}
+        place = camera.field_of_angle(field_deg)
     elif image_height_mm is not None:
-        options |= {"height": [abs(image_height_mm)]}
-    result = camera.psf(depth_m, (float(field[0]), float(field[1])), size, bands, **options)
-    report = {"lens": camera.lens.name, "method": method, "pixel_um": result.pixel_um}
+        place = (0.0, image_height_mm / camera.image_radius_mm)
+    result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half)
+    report: dict[str, Any] = {"lens": camera.lens.name, "method": method, "pixel_um": result.pixel_um}
     report |= dict.fromkeys(REPORTED) | result.report  # what a method does not know is null
     if out is not None:
         wavelengths = np.array(result.bands.mean_nm)
@@ -101,7 +101,7 @@ def psf(
     if plot is not None:
         from ..draw import draw_psf, save
 
-        azimuth = math.atan2(field[1], field[0]) if field != (0, 0) else math.pi / 2.0
+        azimuth = math.atan2(place[1], place[0]) if place != (0.0, 0.0) else math.pi / 2.0
         save(draw_psf(result, f"{camera.lens.name}: {method}", azimuth=azimuth), plot)
     if as_json:
         typer.echo(json.dumps(report, indent=1))

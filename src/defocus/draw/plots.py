@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from ..camera import Camera, Psf
 from ..lens.prescription import Lens
-from ..render.camera import Camera, Psf
 from ..render.photograph import Photograph
 from . import style
 from .layout import LARGEST, draw_layout, legend_height, paint_layout, paint_legend, plan_layout

@@ -6,30 +6,23 @@ square of the same size. A tile that cannot be computed says why.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from ..camera import Camera, psfs
 from ..errors import DefocusError
-from ..optics.paraxial import first_order
-from ..optics.system import pack_one
-from ..psf.spectrum import Bands
-from ..psf.wavefronts import focused_sensor
-from ..render.camera import Camera
+from ..psf.bands import Bands, BandsLike
 from . import style
 from .psf_picture import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
 from .sheet import Sheet, head
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)
-LARGEST = 256  # pixels across a tile, where no size is asked for
 GAP = 6 / style.DPI  # inches, all of them whole device pixels
 LEFT, RIGHT, TOP, BOTTOM = 132 / style.DPI, 48 / style.DPI, 172 / style.DPI, 124 / style.DPI
 NARROWEST = 560 / style.DPI  # of the tiles together: room for title and notes
@@ -67,7 +60,7 @@ def compute_psf_grid(
     fields: Sequence[float] = FIELDS,
     depths_m: Sequence[float] | None = None,
     size: int | None = None,
-    bands: str | tuple[float, ...] | Bands = "rgb",
+    bands: BandsLike = "rgb",
     **options: Any,
 ) -> PsfGrid:
     """PSFs of points that appear `fields` × the image radius above the centre, at `depths_m`.
@@ -80,10 +73,10 @@ def compute_psf_grid(
     if not fields or not depths:
         raise DefocusError("a grid of PSFs needs at least one field and one depth")
     blur = [camera.circle_of_confusion_px(d) for d in depths]
-    size = size or fitting_size(blur)
     cells = [(d, (0.0, float(f))) for d in depths for f in fields]
     batch = camera.psfs([d for d, _ in cells], [f for _, f in cells], size, bands, **options)
     reports = tuple(batch.reports[i : i + len(fields)] for i in range(0, len(cells), len(fields)))
+    size = batch.psf.shape[-1]
     window = f"{size} × {size} pixels of {camera.pixel_um:.3g} µm"
     rgb = batch.bands.names == ("red", "green", "blue")
     colour = "red, green, blue" if rgb else ", ".join(f"{w:.4g} nm" for w in batch.bands.mean_nm)
@@ -101,16 +94,10 @@ def compute_psf_grid(
     )
 
 
-def fitting_size(circle_of_confusion_px: Sequence[float]) -> int:
-    """Pixels across a window that holds the largest of some blur radii, with room for aberrations."""
-    largest = max((abs(c) for c in circle_of_confusion_px if math.isfinite(c)), default=0.0)
-    return min(LARGEST, 8 * math.ceil((2.5 * largest + 24.0) / 8.0))
-
-
 def setting(camera: Camera) -> str:
     """F-number and focus distance in words."""
     focus = "infinity" if math.isinf(camera.focus_m) else style.distance(camera.focus_m)
-    return f"f/{float(camera.first_order.f_number):.3g}, focused at {focus}"
+    return f"f/{float(camera.f_number):.3g}, focused at {focus}"
 
 
 def field_name(field: float) -> str:
@@ -132,7 +119,7 @@ def compute_through_focus(
     depths_m: Sequence[float] | None = None,
     sensor_shifts_mm: Sequence[float] | None = None,
     size: int | None = None,
-    bands: str | tuple[float, ...] | Bands = "rgb",
+    bands: BandsLike = "rgb",
 ) -> PsfGrid:
     """A row of PSFs of a point that appears at `field`.
 
@@ -142,15 +129,12 @@ def compute_through_focus(
     """
     if depths_m is not None and sensor_shifts_mm is None:
         blur = [camera.circle_of_confusion_px(d) for d in depths_m]
-        size = size or fitting_size(blur)
-        batches = [camera.psfs(list(depths_m), [field] * len(depths_m), size, bands)]
+        batch = camera.psfs(list(depths_m), field, size, bands)
         heads = tuple((style.distance(d), f"CoC {style.signed(c, 1)} px") for d, c in zip(depths_m, blur, strict=True))
         what = "point at different depths"
     elif sensor_shifts_mm is not None and depths_m is None:
-        slope = math.tan(math.asin(min(0.99, float(camera.first_order.na))))
-        blur = [abs(z) * slope / (camera.pixel_um * 1e-3) for z in sensor_shifts_mm]
-        size = size or fitting_size(blur)
-        batches = [c.psfs([c.focus_m], [field], size, bands) for c in _shifted(camera, sensor_shifts_mm)]
+        cameras = [camera.shifted(camera.sensor_z_mm + shift) for shift in sensor_shifts_mm]
+        batch = psfs(cameras, camera.focus_m, field, size, bands)
         sides = ["towards the lens" if z < 0.0 else "behind" if z > 0.0 else "focus" for z in sensor_shifts_mm]
         heads = tuple((f"{style.signed(1e3 * z, 0)} µm", s) for z, s in zip(sensor_shifts_mm, sides, strict=True))
         what = "sensor at different places"
@@ -159,27 +143,14 @@ def compute_through_focus(
     place = "axis" if field == (0.0, 0.0) else f"field ({field[0]:g}, {field[1]:g})"
     return PsfGrid(
         camera,
-        np.concatenate([batch.psf for batch in batches])[None],
-        batches[0].bands,
-        (tuple(report for batch in batches for report in batch.reports),),
+        batch.psf[None],
+        batch.bands,
+        (batch.reports,),
         f"{what} · {place} · {setting(camera)}",
         heads=heads,
         sides=(),
         depths_m=tuple(depths_m or ()),
     )
-
-
-def _shifted(camera: Camera, shifts_mm: Sequence[float]) -> list[Camera]:
-    """The camera with its sensor at several places behind its own."""
-    start = camera.sensor_shift_mm
-    if start is None:
-        system = pack_one(camera.lens)
-        start = float(eqx.filter_jit(focused_sensor)(system, first_order(system), jnp.asarray(camera.focus_m * 1e3)))
-    cameras = []
-    for shift in shifts_mm:
-        cameras.append(copy.copy(camera))
-        cameras[-1].sensor_shift_mm = start + shift
-    return cameras
 
 
 @style.look()

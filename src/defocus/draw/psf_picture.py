@@ -19,7 +19,7 @@ from matplotlib.colors import ListedColormap, LogNorm, Normalize
 from matplotlib.patheffects import withStroke
 
 from ..errors import DefocusError
-from ..psf.spectrum import Bands
+from ..psf.bands import Bands
 from ..srgb import to_srgb
 from . import style
 from .sheet import Box, Sheet, frame, show_picture

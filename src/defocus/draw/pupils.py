@@ -12,12 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
+from ..camera import Camera
 from ..errors import DefocusError
 from ..lens.prescription import D_LINE_NM
 from ..optics.pupil_map import PupilMap, Remove, pupil_map
 from ..optics.wavefront import Wavefront
-from ..psf.wavefronts import wavefront_batch
-from ..render.camera import Camera
 from . import style
 from .psf_grid import FIELDS, field_name, setting
 from .psf_picture import paint_reason
@@ -38,20 +37,8 @@ def wavefronts_of(
         raise DefocusError(f"fields {tuple(fields)}; expected numbers between -1 and 1, of the image radius")
     if not depth_m > 0.0:
         raise DefocusError(f"depth {depth_m} m; expected a positive number or inf")
-    count = len(fields)
-    shift = math.nan if camera.sensor_shift_mm is None else camera.sensor_shift_mm
-    batch = wavefront_batch(
-        [camera.lens] * count,
-        height_mm=[abs(f) * camera.image_radius_mm for f in fields],
-        azimuth=[math.copysign(math.pi / 2.0, f) for f in fields],
-        depth_mm=[depth_m * 1e3] * count,
-        focus_mm=[camera.focus_m * 1e3] * count,
-        bands=(wavelength_nm,),
-        sensor_shift_mm=[shift] * count,
-        iris=None if camera.iris is None else [camera.iris] * count,
-    )
-    on_host = jax.device_get(batch.wavefront)  # on a device, each choice from an array would compile
-    return [jax.tree.map(lambda leaf, i=i: leaf[i, 0], on_host) for i in range(count)]
+    optics = camera.wavefronts([depth_m] * len(fields), [(0.0, f) for f in fields], (wavelength_nm,))
+    return [jax.tree.map(lambda leaf, i=i: leaf[i, 0], optics.wavefront) for i in range(len(fields))]
 
 
 @style.look()

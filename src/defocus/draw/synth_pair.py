@@ -15,7 +15,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize, 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..psf.spectrum import Bands
+from ..psf.bands import Bands
 from . import style
 from .psf_picture import paint_psf, psf_scale_bar
 from .sheet import MARGIN, Box, Sheet, frame, head, note, show_picture

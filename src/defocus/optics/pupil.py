@@ -50,9 +50,13 @@ def chief_ray(
     """
     by_angle = jnp.asarray(by == "angle" if isinstance(by, str) else by)
     halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
-    limit = 0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1])
+    # The search itself has no derivative: it sees the numbers alone.
+    fixed_halves, fixed_target, fixed_z = jax.lax.stop_gradient((halves, target, jnp.asarray(image_z, float)))
+    limit = jax.lax.stop_gradient(0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1]))
 
-    def ray(p: Float[Array, " p"]) -> tuple[Trace, Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
+    def ray(
+        p: Float[Array, " p"], halves: System, image_z: Float[Array, ""] | float
+    ) -> tuple[Trace, Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
         """The two half rays, image height, object-space angle and whether both halves live."""
         both = over_lenses(lambda half: trace(half, _from_stop(p / half.index[0])), halves)
         backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
@@ -63,11 +67,11 @@ def chief_ray(
 
     def narrow(_: Int[Array, ""], state: _Search) -> _Search:
         p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
-        backwards, forwards, heights, angles, lives = ray(p)
+        backwards, forwards, heights, angles, lives = ray(p, fixed_halves, fixed_z)
         # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
         values = jnp.where(by_angle, angles, jnp.abs(heights))
         lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
-        reached = lives & (values >= target)
+        reached = lives & (values >= fixed_target)
         # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
         upper = jnp.where(jnp.any(reached), jnp.argmax(reached), jnp.minimum(jnp.sum(lives), SCAN - 1))
         lower = jnp.maximum(upper - 1, 0)
@@ -86,12 +90,12 @@ def chief_ray(
     zero = jnp.zeros(())
     start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
     end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
-    # The search itself has no derivative. One Newton step in p, of length zero, gives the ray the derivative that the
-    # implicit function theorem asks for: at a fixed height or angle p follows the lens.
+    # One Newton step in p, of length zero, gives the ray the derivative that the implicit function theorem asks for: at
+    # a fixed height or angle p follows the lens.
     p = jax.lax.stop_gradient(end.low)
 
     def seen(p: Float[Array, ""]) -> tuple[Array, ...]:
-        backwards, forwards, height, angle, _ = ray(p[None])
+        backwards, forwards, height, angle, _ = ray(p[None], halves, image_z)
         slope = forwards.direction[1, 0] / forwards.direction[2, 0]
         return backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0]
 

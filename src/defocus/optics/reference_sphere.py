@@ -55,11 +55,13 @@ def open_radius(traced: Trace, moved: Moved, centre: Float[Array, "3"], pupil: F
     exit_radius = sphere_radius(centre, pupil)
     radii = jnp.stack([_limited(exit_radius / max(flatter, 1e-9)) for flatter in FLATTER])
 
+    fixed = jax.lax.stop_gradient((traced, moved, centre, radii))
+
     def least(radius: Float[Array, ""]) -> Float[Array, ""]:
-        area = stretch_on_sphere(traced, moved, centre, radius)
+        area = stretch_on_sphere(*fixed[:3], radius)
         return jnp.min(area / jnp.median(area))
 
-    apart = jax.lax.stop_gradient(jax.vmap(least)(radii))
+    apart = jax.vmap(least)(fixed[3])
     return radii[jnp.where(jnp.any(apart > APART), jnp.argmax(apart > APART), jnp.argmax(apart))]
 
 

@@ -11,6 +11,8 @@ to the camera: it takes the whole turn, and the field's azimuth matters.
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -88,7 +90,68 @@ def find_rim(
     iris: Iris | None = None,
     azimuth: Float[Array, ""] | float = 0.0,
 ) -> Rim:
-    """The rim of the pupil of one object point; over half a turn, or with an `iris` over a whole one."""
+    """The rim of the pupil of one object point; over half a turn, or with an `iris` over a whole one.
+
+    Its radii have the derivatives of where the light is cut, about a centre that stays (`_cut_radii`).
+    """
+    arguments = (system, chief, jnp.asarray(vergence, float), data, iris, jnp.asarray(azimuth, float))
+    fixed = jax.lax.stop_gradient(arguments)
+    rim, slope = _search_rim(*fixed)
+    return eqx.tree_at(lambda r: r.radius, rim, _cut_radii(rim, slope, *arguments))
+
+
+@jax.custom_jvp
+def _cut_radii(
+    rim: Rim,
+    slope: Float[Array, " directions"],
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    data: FirstOrder | None,
+    iris: Iris | None,
+    azimuth: Float[Array, ""],
+) -> Float[Array, " directions"]:
+    """The radii of a rim. Where the clipping c(r) changes its sign, c = 0 stays: dr = −dc / c'(r)."""
+    return rim.radius
+
+
+@_cut_radii.defjvp
+def _cut_radii_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    rim, slope = primals[:2]
+    x, y = rim.radius * jnp.sin(rim.angle), rim.centre + rim.radius * jnp.cos(rim.angle)
+
+    def clip(system: System, chief: ChiefRay, vergence: Array, iris: Iris | None, azimuth: Array) -> Array:
+        return _clipping(system, chief, vergence, iris, azimuth, x, y)[0]
+
+    own, moving = ([values[k] for k in (2, 3, 4, 6, 7)] for values in (primals, tangents))
+    _, moved = jax.jvp(clip, tuple(own), tuple(moving))
+    return rim.radius, jnp.where(slope > 0.0, -moved / jnp.where(slope > 0.0, slope, 1.0), 0.0)
+
+
+def _clipping(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    iris: Iris | None,
+    azimuth: Float[Array, ""],
+    x: Float[Array, " rays"],
+    y: Float[Array, " rays"],
+) -> tuple[Float[Array, " rays"], Bool[Array, " rays"]]:
+    """Largest clipping of rays from points of the launch plane, and whether they live."""
+    traced = trace(system, launch(chief, x, y, vergence))
+    clip = traced.clip if iris is None else jnp.maximum(traced.clip, iris.clip(traced.stop_position, azimuth))
+    return clip, traced.alive
+
+
+def _search_rim(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    data: FirstOrder | None,
+    iris: Iris | None,
+    azimuth: Float[Array, ""],
+) -> tuple[Rim, Float[Array, " directions"]]:
+    """The rim, and how fast the clipping grows there along each direction, 1/mm; 0 where rays die at it."""
     bundle = find_bundle(system, chief, vergence, samples=25, rounds=2, data=data)
     passes = bundle.traced.passes
     count = jnp.maximum(jnp.sum(passes), 1)
@@ -102,9 +165,8 @@ def find_rim(
         low, high, _low_clip, _high_clip = bounds
         radius = low + (high - low) * fractions
         x, y = radius * jnp.sin(angle), centre + radius * jnp.cos(angle)
-        traced = trace(system, launch(chief, x.ravel(), y.ravel(), vergence))
-        clip = traced.clip if iris is None else jnp.maximum(traced.clip, iris.clip(traced.stop_position, azimuth))
-        clip = jnp.where(traced.alive, clip, jnp.inf).reshape(radius.shape)
+        clip, alive = _clipping(system, chief, vergence, iris, azimuth, x.ravel(), y.ravel())
+        clip = jnp.where(alive, clip, jnp.inf).reshape(radius.shape)
         inside = jnp.cumprod((clip < 0.0).astype(int), axis=0).astype(bool)
         upper = jnp.clip(jnp.sum(inside, axis=0), 1, STEPS - 1)
 
@@ -121,4 +183,5 @@ def find_rim(
     smooth = jnp.isfinite(high_clip) & (high_clip > low_clip)
     part = jnp.where(smooth, -low_clip / jnp.where(smooth, high_clip - low_clip, 1.0), 0.0)
     radius = low + (high - low) * jnp.clip(part, 0.0, 1.0)
-    return Rim(centre, angle, radius, bundle.found & jnp.all(radius > 0.0))
+    slope = jnp.where(smooth & (high > low), (high_clip - low_clip) / jnp.where(high > low, high - low, 1.0), 0.0)
+    return Rim(centre, angle, radius, bundle.found & jnp.all(radius > 0.0)), jnp.where(jnp.isfinite(slope), slope, 0.0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -25,16 +27,16 @@ COMMON_BUCKETS = ((64, 10, 0), (64, 10, 10), (200, 20, 20))  # nearly every lens
 class System(eqx.Module):
     """One lens at one wavelength, or a batch of them with leading axes on every leaf."""
 
-    curvature: Float[Array, "*batch surfaces"]  # 1/mm
-    conic: Float[Array, "*batch surfaces"]
-    even: Float[Array, "*batch surfaces even"]  # coefficients of r^2, r^4, ... in mm^(1 − power)
-    odd: Float[Array, "*batch surfaces odd"]  # coefficients of r^3, r^5, ...
-    scale: Float[Array, "*batch surfaces"]  # mm; aspheric terms are evaluated in r / scale
-    thickness: Float[Array, "*batch surfaces"]  # mm; 0 for padding
-    semi_diameter: Float[Array, "*batch surfaces"]  # mm; inf where nothing clips
-    index: Float[Array, "*batch media"]  # media = surfaces + 1, object space first
-    active: Bool[Array, "*batch surfaces"]  # False: padding
-    stop: Int[Array, "*batch"]  # index of the stop surface
+    curvature: Float[Any, "*batch surfaces"]  # 1/mm
+    conic: Float[Any, "*batch surfaces"]
+    even: Float[Any, "*batch surfaces even"]  # coefficients of r^2, r^4, ... in mm^(1 − power)
+    odd: Float[Any, "*batch surfaces odd"]  # coefficients of r^3, r^5, ...
+    scale: Float[Any, "*batch surfaces"]  # mm; aspheric terms are evaluated in r / scale
+    thickness: Float[Any, "*batch surfaces"]  # mm; 0 for padding
+    semi_diameter: Float[Any, "*batch surfaces"]  # mm; inf where nothing clips
+    index: Float[Any, "*batch media"]  # media = surfaces + 1, object space first
+    active: Bool[Any, "*batch surfaces"]  # False: padding
+    stop: Int[Any, "*batch"]  # index of the stop surface
 
     @property
     def surfaces(self) -> int:
@@ -156,6 +158,52 @@ def _stop_radii(arrays: dict[str, np.ndarray], lenses: Sequence[Lens], bucket: B
 def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
     """A single lens without a batch axis, in a common bucket: what compiles for one lens serves the next."""
     return pack([lens], wavelength_nm, common_bucket(lens))[0]
+
+
+class PackedLens(eqx.Module):
+    """A prescription and its numbers as arrays of numpy, at the d line; single numbers may have been changed since."""
+
+    lens: Lens = eqx.field(static=True)
+    system: System
+
+    @staticmethod
+    def of(lens: Lens) -> PackedLens:
+        """The lens in a common bucket."""
+        return PackedLens(lens, jax.tree.map(np.asarray, pack_one(lens)))
+
+    def indices(self, wavelengths_nm: Sequence[float], surfaces: int | None = None) -> Float[Any, "waves media"]:
+        """Refractive indices at each wavelength, padded to so many surfaces (as many as the system has).
+
+        A change of the system's own indices, at the d line, moves those of all wavelengths alike.
+        """
+        count = self.system.surfaces if surfaces is None else surfaces
+        table = np.stack([padded_indices(self.lens, wave, count) for wave in wavelengths_nm])
+        change = self.system.index - padded_indices(self.lens, D_LINE_NM, self.system.surfaces)
+        if not isinstance(change, np.ndarray):
+            return table + change
+        return table + np.pad(change, (0, count + 1 - len(change)), mode="edge") if change.any() else table
+
+    def padded(self, bucket: Bucket) -> System:
+        """The system in a bucket at least as large as its own, of numpy."""
+        more = bucket.surfaces - self.system.surfaces
+        fills = {"scale": 1.0, "semi_diameter": np.inf}
+
+        def wider(name: str, leaf: np.ndarray) -> np.ndarray:
+            if leaf.ndim == 0:
+                return leaf
+            widths = [(0, more)]
+            if name in ("even", "odd"):
+                widths.append((0, getattr(bucket, name) - leaf.shape[1]))
+            if name == "index":
+                return np.pad(leaf, widths, mode="edge")
+            return np.pad(leaf, widths, constant_values=fills.get(name, 0))
+
+        return System(**{f.name: wider(f.name, getattr(self.system, f.name)) for f in fields(System)})
+
+
+def stack_systems(packed: Sequence[PackedLens], bucket: Bucket) -> System:
+    """Many lenses as one batch of numpy."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(one.padded(bucket) for one in packed))
 
 
 def common_bucket(lens: Lens) -> Bucket:

@@ -11,45 +11,32 @@ of any size it is only as large as the blur is wide. Rays fill the traced rim of
 light passes and nowhere else. Of what the dots leave out, (|x − X|² − (s·(x − X))²) / 2R, most is the same for all s,
 and what is linear in s moves x a little: `psf.propagate` allows for it.
 
-Debye's integral takes the ray's own direction for s and W = L + s·(X − p) for a ray through p: R is infinite
-(`form="plane-wave"`). The rim then shines from infinity, which moves the fringes of a blur in the ratio of defocus to
-R; and where rays cross behind the lens, two of them may share one direction, and W is no function of s any more. On
-the sphere through the exit pupil they mostly stay apart. Where they do not, at the edge of the field of some phone
-lenses, R is made larger, by steps, until they do: every sphere in the image's space is as good as any other, as long as
-no caustic touches it, and only the rim's fringes shift by the little said above.
+Debye's integral takes the ray's own direction for s: R is infinite. The rim then shines from infinity, which moves the
+fringes of a blur in the ratio of defocus to R; and where rays cross behind the lens, two of them may share one
+direction, and W is no function of s any more. On the sphere through the exit pupil they mostly stay apart. Where they
+do not, at the edge of the field of some phone lenses, R is made larger, by steps, until they do: every sphere in the
+image's space is as good as any other, as long as no caustic touches it, and only the rim's fringes shift by the little
+said above.
 
 Energy: the light that enters through dA leaves into ds_x ds_y and lands on the sensor whatever its angle. For |E|² to
 be the irradiance, |A|² = dA / ds_x ds_y without a further 1/s_z: with that the sum over the sensor would exceed what
 entered, and a large blur would differ from the density of its rays. The derivative is exact, by ray differentials.
-
-For comparison there are the paper's choices: the sphere through the exit pupil about the focus F instead of X, with
-its radial direction, and from F to the sensor by plane waves (`form="exit-pupil"`), a constant amplitude, and a rim
-from one polynomial for all clipping; and the amplitude of programs that give each ray of a grid in the stop the same
-weight.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from .focus import meeting_point
 from .paraxial import FirstOrder, first_order
-from .pupil import ChiefRay, find_bundle, launch
-from .reference_sphere import (
-    Moved,
-    on_sphere,
-    open_radius,
-    signed_area,
-    sphere_radius,
-    stretch_on_sphere,
-    trace_differentials,
-)
+from .pupil import ChiefRay, launch
+from .reference_sphere import Moved, on_sphere, open_radius, stretch_on_sphere, trace_differentials
 from .rim import Iris, Rim, find_rim
 from .system import System
 from .trace import Trace, to_plane, trace
@@ -60,15 +47,8 @@ AMPLITUDE_DEGREE = 8
 RINGS = 20
 SPOKES = 65  # of the rim's directions, one in two
 TABLE = 1024  # steps of the rim's radius over a turn
-CLIP_DEGREE = 5  # of the paper's polynomial for all clipping
 RIDGE = 1e-13
 STRONGEST = 3.0  # amplitude over the pupil's median
-
-Form = Literal["sphere", "plane-wave", "exit-pupil"]
-Amplitude = Literal["energy", "stop", "constant"]
-FORMS: tuple[Form, ...] = ("sphere", "plane-wave", "exit-pupil")
-AMPLITUDES: tuple[Amplitude, ...] = ("energy", "stop", "constant")
-Clipping = Literal["rim", "fit"]
 
 
 class Wavefront(eqx.Module):
@@ -96,6 +76,56 @@ class Wavefront(eqx.Module):
     found: Bool[Array, "*batch"]  # a chief ray and light
 
 
+class PupilRays(eqx.Module):
+    """Rays that fill half a pupil up to its rim, the rim's own last, and what of the lens they were traced through."""
+
+    rim: Rim
+    offset: Float[Array, "2 rays"]  # mm, in the launch plane
+    traced: Trace  # optical paths in lengths of the image's medium
+    moved: Moved
+    weight: Float[Array, " rays"]  # the area that each stands for, up to a factor
+    obliquity: Float[Array, " rays"]  # light of a near source per launched area
+    origin: Float[Array, "3"]  # mm; X, the window's centre
+    exit_pupil: Float[Array, "3"]  # mm; its centre, in the image plane's frame
+    focus: Float[Array, "3"]  # mm; where the rays come nearest to meeting
+
+
+Strength = Callable[[PupilRays, Float[Array, " rays"]], Float[Array, " rays"]]  # A at the rays, from ds_x ds_y / dA
+
+
+def trace_pupil(
+    system: System,
+    chief: ChiefRay,
+    vergence: Float[Array, ""],
+    sensor_z: Float[Array, ""],
+    landing: Float[Array, ""],
+    data: FirstOrder,
+) -> PupilRays:
+    """Rays of one object point; arguments as those of `find_wavefront`."""
+    rim = find_rim(system, chief, vergence, data=data)
+    x, y = _ray_points(rim)
+    offset = jnp.stack([x, y])
+    origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
+    traced, moved = trace_differentials(system, chief, offset, vergence)
+    traced = eqx.tree_at(lambda t: t.path, traced, traced.path / system.index[-1])
+    return PupilRays(
+        rim=rim,
+        offset=offset,
+        traced=traced,
+        moved=moved,
+        weight=_weights(rim),
+        obliquity=(1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5,
+        origin=origin,
+        exit_pupil=jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane]),
+        focus=jnp.where(rim.found, meeting_point(_whole(traced)), origin),
+    )
+
+
+def energy_strength(rays: PupilRays, stretch: Float[Array, " rays"]) -> Float[Array, " rays"]:
+    """A = √(dA / ds_x ds_y): what the light carries."""
+    return jnp.sqrt(rays.obliquity / jnp.maximum(jnp.abs(stretch), 1e-30))
+
+
 def find_wavefront(
     system: System,
     chief: ChiefRay,
@@ -105,86 +135,98 @@ def find_wavefront(
     wavelength: Float[Array, ""],
     *,
     data: FirstOrder | None = None,
-    form: Form | Int[Array, ""] = "sphere",
-    amplitude: Amplitude | Int[Array, ""] = "energy",
-    clipping: Clipping = "rim",
     iris: Iris | None = None,
     azimuth: Float[Array, ""] | float = 0.0,
+    strength: Strength = energy_strength,
 ) -> Wavefront:
     """Trace one object point's pupil and fit its wavefront.
 
     `vergence` is 1 / distance of the object along the chief ray (1/mm), `sensor_z` the sensor's place in the frame of
     the prescription's image plane (mm), `landing` the height y of the window's centre X on it (mm), `wavelength` in mm.
     `chief` may be another wavelength's chief ray: it only says where the object is and where to look for its pupil.
-    `amplitude` is what the light carries ("energy"), the same for every ray of a grid in the stop, or the paper's
-    constant; `clipping` the traced rim, or the paper's fit. `iris` gives the stop a shape; it is fixed to the camera,
-    so that `azimuth`, the direction of the image point in the photograph, matters too. `form` and `amplitude` may also
-    be arrays, places in FORMS and AMPLITUDES: then one program serves all of them.
+    `iris` gives the stop a shape; it is fixed to the camera, so that `azimuth`, the direction of the image point in the
+    photograph, matters too.
     """
-    form = jnp.asarray(FORMS.index(form) if isinstance(form, str) else form)
-    amplitude = jnp.asarray(AMPLITUDES.index(amplitude) if isinstance(amplitude, str) else amplitude)
     data = first_order(system) if data is None else data
     if iris is not None:
         # Fitted is what a round stop about the blades passes; the blades then only shape the rim.
         system = eqx.tree_at(lambda s: s.semi_diameter, system, system.semi_diameter.at[system.stop].set(iris.outer))
-    rim = find_rim(system, chief, vergence, data=data)
-    x, y = _ray_points(rim)
-    offset = jnp.stack([x, y])
-    origin = jnp.stack([jnp.zeros(()), landing, sensor_z])
-    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
+    rays = trace_pupil(system, chief, vergence, sensor_z, landing, data)
+    radius = open_radius(rays.traced, rays.moved, rays.origin, rays.exit_pupil)
+    stretch = stretch_on_sphere(rays.traced, rays.moved, rays.origin, radius)
 
-    traced, moved = trace_differentials(system, chief, offset, vergence)
-    radius = jnp.where(form == FORMS.index("sphere"), open_radius(traced, moved, origin, pupil), jnp.inf)
-    stretch = stretch_on_sphere(traced, moved, origin, radius)
-    image_index = system.index[-1]
-    wavelength = wavelength / image_index
-    traced = eqx.tree_at(lambda t: t.path, traced, traced.path / image_index)
-    focus = jnp.where(rim.found, meeting_point(_whole(traced)), origin)
+    def on_reference(traced: Trace) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
+        """The waves' directions s and their optical path W (mm)."""
+        s, t = on_sphere(traced.position, traced.direction, rays.origin, radius)
+        return s, traced.path + t + radius
 
-    def spectrum(traced: Trace) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
-        return _spectrum(traced, origin, focus, pupil, radius, form)
-
-    s, w = spectrum(traced)
-    edge = s[:2, -len(rim.angle) :]
-    low, high = jnp.min(edge[1]), jnp.max(edge[1])
-    centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
-    half = jnp.stack([jnp.max(jnp.abs(edge[0])), (high - low) / 2.0])  # the half rim may lie on either side
-    half = jnp.where(half > 0.0, half, 1.0)
-
-    u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
-    weight = _weights(rim)
-    phase, residual = _fit(u, v, (w - jnp.mean(w)) / wavelength, weight, DEGREE)
-    scale, _ = _fit(u, v, _strength(amplitude, offset, stretch, moved, vergence), weight, AMPLITUDE_DEGREE)
-    if clipping == "fit":
-        bundle = find_bundle(system, chief, vergence, samples=65, data=data).traced
-        table = _fitted_rim(bundle, spectrum(bundle)[0], centre, half)
-    elif iris is None:
-        table = _rim_table(jnp.concatenate([edge, edge * jnp.array([[-1.0], [1.0]])], axis=1), centre)
-    else:
+    table = None
+    if iris is not None:
         blades = find_rim(system, chief, vergence, data=data, iris=iris, azimuth=azimuth)
-        bx, by = blades.radius * jnp.sin(blades.angle), blades.centre + blades.radius * jnp.cos(blades.angle)
-        table = _rim_table(spectrum(trace(system, launch(chief, bx, by, vergence, system.index[0])))[0][:2], centre)
-    hits = to_plane(traced, sensor_z) - origin[:2, None]
-    blur, core = _extent(hits, weight)
+        x, y = blades.radius * jnp.sin(blades.angle), blades.centre + blades.radius * jnp.cos(blades.angle)
+        edge = trace(system, launch(chief, x, y, vergence, system.index[0]))
+        table = on_reference(edge)[0][:2]
+    return fit_wavefront(
+        rays,
+        *on_reference(rays.traced),
+        strength(rays, stretch),
+        chief,
+        wavelength / system.index[-1],
+        bend=1.0 / radius,
+        apart=jnp.min(stretch / jnp.median(stretch)),
+        edge=table,
+    )
+
+
+def fit_wavefront(
+    rays: PupilRays,
+    s: Float[Array, "3 rays"],
+    w: Float[Array, " rays"],
+    strength: Float[Array, " rays"],
+    chief: ChiefRay,
+    wavelength: Float[Array, ""],
+    *,
+    bend: Float[Array, ""],
+    apart: Float[Array, ""],
+    edge: Float[Array, "2 points"] | None = None,
+) -> Wavefront:
+    """The wavefront with directions `s`, paths `w` (mm) and amplitudes at the rays; `wavelength` of the medium, mm.
+
+    `edge` are points of the rim in direction cosines, in any order, where it is not that of the rays.
+    """
+    own_edge = s[:2, -len(rays.rim.angle) :]
+    low, high = jnp.min(own_edge[1]), jnp.max(own_edge[1])
+    centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
+    half = jnp.stack([jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0])  # the half rim may lie on either side
+    half = jnp.where(half > 0.0, half, 1.0)
+    u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
+    phase, residual = zernike_fit(u, v, (w - jnp.mean(w)) / wavelength, rays.weight, DEGREE)
+    # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
+    strength = jnp.minimum(strength, STRONGEST * jnp.median(strength))
+    amplitude, _ = zernike_fit(u, v, strength, rays.weight, AMPLITUDE_DEGREE)
+    if edge is None:
+        edge = jnp.concatenate([own_edge, own_edge * jnp.array([[-1.0], [1.0]])], axis=1)
+    table = rim_table(edge, centre)
+    blur, core = _extent(to_plane(rays.traced, rays.origin[2]) - rays.origin[:2, None], rays.weight)
     slope = chief.image_slope
     return Wavefront(
         phase=phase,
-        amplitude=scale,
+        amplitude=amplitude,
         centre=centre,
         half=half,
         rim=table,
         chief=slope / jnp.sqrt(1.0 + slope**2),
-        focus=focus,
-        image_height=landing,
+        focus=rays.focus,
+        image_height=rays.origin[1],
         blur=blur,
         core=core,
-        area=jnp.trapezoid(table**2 / 2.0, _turn()),
-        residual_rms=jnp.sqrt(jnp.sum(weight * residual**2) / jnp.sum(weight)),
+        area=jnp.trapezoid(table**2 / 2.0, rim_angles()),
+        residual_rms=jnp.sqrt(jnp.sum(rays.weight * residual**2) / jnp.sum(rays.weight)),
         residual_max=jnp.max(jnp.abs(residual)),
         wavelength=wavelength,
-        bend=1.0 / radius,
-        apart=jnp.min(stretch / jnp.median(stretch)),
-        found=rim.found & chief.found & jnp.all(traced.alive),
+        bend=bend,
+        apart=apart,
+        found=rays.rim.found & chief.found & jnp.all(rays.traced.alive),
     )
 
 
@@ -211,23 +253,6 @@ def _weights(rim: Rim) -> Float[Array, " rays"]:
 
     inner = (jnp.asarray(ring[:-1])[:, None] * rim.radius[::step] ** 2 * spokes(SPOKES)).ravel()
     return jnp.concatenate([inner, ring[-1] * rim.radius**2 * spokes(len(rim.angle))])
-
-
-def _strength(
-    amplitude: Int[Array, ""],
-    offset: Float[Array, "2 rays"],
-    stretch: Float[Array, " rays"],
-    moved: Moved,
-    vergence: Float[Array, ""],
-) -> Float[Array, " rays"]:
-    """A(s) at the rays, from ds_x ds_y / dA and the derivative of the place in the stop."""
-    stretch = jnp.maximum(jnp.abs(stretch), 1e-30)
-    obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5  # of a near source, per launched area
-    by_energy = jnp.sqrt(obliquity / stretch)
-    by_stop = jnp.abs(signed_area(*moved.stop_position)) / stretch
-    strength = jax.lax.select_n(amplitude, by_energy, by_stop, jnp.ones_like(stretch))  # the order of AMPLITUDES
-    # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
-    return jnp.minimum(strength, STRONGEST * jnp.median(strength))
 
 
 def _extent(
@@ -262,27 +287,7 @@ def _whole(traced: Trace) -> Trace:
     )
 
 
-def _spectrum(
-    traced: Trace,
-    origin: Float[Array, "3"],
-    focus: Float[Array, "3"],
-    pupil: Float[Array, "3"],
-    radius: Float[Array, ""],
-    form: Int[Array, ""],
-) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
-    """The waves' directions s and their optical path W (mm) about `origin`, the window's centre."""
-    exit_pupil = form == FORMS.index("exit-pupil")
-    centre = jnp.where(exit_pupil, focus, origin)
-    radius = jnp.where(exit_pupil, sphere_radius(focus, pupil), jnp.where(jnp.isfinite(radius), radius, 1.0))
-    s, t = on_sphere(traced.position, traced.direction, centre, radius)
-    # On from the sphere's centre, if that is the focus, by plane waves.
-    w = traced.path + t + radius + jnp.sum(s * (origin - centre)[:, None], axis=0)
-    plane = form == FORMS.index("plane-wave")
-    own = traced.path + jnp.sum(traced.direction * (origin[:, None] - traced.position), axis=0)
-    return jnp.where(plane, traced.direction, s), jnp.where(plane, own, w)
-
-
-def _fit(
+def zernike_fit(
     u: Float[Array, " rays"],
     v: Float[Array, " rays"],
     values: Float[Array, " rays"],
@@ -305,34 +310,12 @@ def _fit(
     return coefficients, values - b @ coefficients
 
 
-def _turn() -> Float[Array, " table"]:
+def rim_angles() -> Float[Array, " table"]:
     """The angles ψ of the rim's table, from the meridian of +y towards +x."""
     return jnp.linspace(-jnp.pi, jnp.pi, TABLE + 1)
 
 
-def _rim_table(edge: Float[Array, "2 points"], centre: Float[Array, "2"]) -> Float[Array, " table"]:
+def rim_table(edge: Float[Array, "2 points"], centre: Float[Array, "2"]) -> Float[Array, " table"]:
     """The rim's radius about `centre` in the plane of direction cosines, from points on it in any order."""
     x, y = edge - centre[:, None]
-    return jnp.interp(_turn(), jnp.arctan2(x, y), jnp.hypot(x, y), period=2.0 * jnp.pi)
-
-
-def _fitted_rim(
-    traced: Trace, s: Float[Array, "3 rays"], centre: Float[Array, "2"], half: Float[Array, "2"]
-) -> Float[Array, " table"]:
-    """The paper's rim: where one polynomial, fitted to the largest clipping of all surfaces, changes its sign.
-
-    That maximum has creases where one surface takes over from another, so the polynomial misses the true rim.
-    """
-    u, v = (s[:2] - centre[:, None]) / half[:, None]
-    near = (traced.alive & (traced.clip < 1.0)).astype(float)
-    clip, _ = _fit(u, v, jnp.where(near > 0.0, traced.clip, 0.0), near, CLIP_DEGREE)
-    psi, r = _turn(), jnp.linspace(0.0, 1.3, 131)[:, None]
-    values = basis(r * jnp.sin(psi), r * jnp.cos(psi), CLIP_DEGREE) @ clip
-    inside = jnp.cumprod((values < 0.0).astype(int), axis=0)
-    last = jnp.clip(jnp.sum(inside, axis=0) - 1, 0, len(r) - 2)
-    before, after = (jnp.take_along_axis(values, (last + i)[None], axis=0)[0] for i in (0, 1))
-    part = jnp.clip(-before / jnp.where(after > before, after - before, 1.0), 0.0, 1.0)
-    radius = (last + part) * (r[1, 0] - r[0, 0])
-    return _rim_table(
-        jnp.stack([radius * jnp.sin(psi) * half[0], radius * jnp.cos(psi) * half[1]]) + centre[:, None], centre
-    )
+    return jnp.interp(rim_angles(), jnp.arctan2(x, y), jnp.hypot(x, y), period=2.0 * jnp.pi)

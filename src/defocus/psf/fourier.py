@@ -1,4 +1,4 @@
-"""From the pupil to the sensor: two interchangeable ways to sum a plane-wave spectrum on any output grid.
+"""From the pupil to the sensor: two ways to sum plane waves on any output grid.
 
     E[k, l] = Σ_ij P[i, j] exp(2πi (s_y,i y_k + s_x,j x_l) / λ)
 
@@ -8,9 +8,14 @@ and index as a convolution (Bluestein) and uses FFTs. Both compute the same sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Complex, Float
+
+Transform = Callable[..., Any]  # pupil, s_x, s_y, x, y, wavelength → field on the sensor
 
 
 def _phasor(waves: Float[Array, "*any"], like: Complex[Array, "*pupil"]) -> Complex[Array, "*any"]:

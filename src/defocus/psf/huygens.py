@@ -7,33 +7,44 @@ the light dA that it carries:
     E(x) = Σ √(dA dS) exp(2πi (L + |x − q|) / λ) / |x − q| · √s_z
 
 √s_z turns |E|², an energy density, into the irradiance on the sensor, as in `optics.wavefront`. The patches come from
-traced rays, with nothing fitted (`patches_from_rays`), or from a wavefront fitted in its exit-pupil form
-(`patches_from_wavefront`), as the paper's comparison has them. The cost is patches times points. Phases are taken
+traced rays, with nothing fitted (`patches_from_rays`, `huygens_psf`), or from the paper's wavefront
+(`patches_from_wavefront`), as its own comparison has them. The cost is patches times points. Phases are taken
 relative to the window's centre, in a form without cancellation, so that float32 holds them.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from ..errors import TraceError
+from ..optics.field import vergence_of
 from ..optics.focus import meeting_point
 from ..optics.paraxial import FirstOrder
 from ..optics.pupil import ChiefRay, launch
 from ..optics.reference_sphere import on_sphere, open_radius, trace_differentials
-from ..optics.rim import Rim
+from ..optics.rim import Rim, find_rim
 from ..optics.system import System
 from ..optics.trace import Trace, trace
 from ..optics.wavefront import Wavefront
+from .bands import Bands
+from .engine import Report, fold_bands
 from .propagate import window_axis
 from .pupil_function import grid_axis, pupil_mask, to_meridian, turn
+from .requests import Requests
+from .sampling import bucket, needed_samples
+from .wavefronts import wavefronts_of
 
 RAYS_AT_ONCE = 2**18  # traced together
 WAVELETS_AT_ONCE = 4096  # summed together
+MOST_RAYS = 4096  # across the pupil
+MARGIN = 1.25  # rays over the samples that the fast way needs
 
 
 class Patches(eqx.Module):
@@ -43,6 +54,55 @@ class Patches(eqx.Module):
     waves: Float[Array, " patches"]  # optical path to the window's centre, in wavelengths, up to a constant
     weight: Float[Array, " patches"]  # √(dA dS s_z) / distance, up to a constant
     wavelength: Float[Array, ""]
+
+
+def huygens_psf(
+    requests: Requests, row: int, bands: Bands, size: int, *, supersample: int = 5, rays: int | None = None
+) -> tuple[Float[np.ndarray, "bands size size"], Report]:
+    """The PSF of one request, with nothing fitted, and its report; `rays` across the pupil.
+
+    Raises `TraceError` where no light arrives.
+    """
+    packed, points = requests.lenses[requests.lens[row]], requests.points.take([row])
+    one = Requests((packed,), np.zeros(1, int), points)
+    optics = jax.tree.map(lambda leaf: leaf[0], wavefronts_of(one, bands))
+    pose, fitted = optics.pose, optics.wavefront
+    if not bool(pose.chief.found):
+        raise TraceError(f"{packed.lens.name}: no chief ray: the farthest reaches {float(pose.chief.reach):.4g}")
+    if not bool(np.all(fitted.found)):
+        raise TraceError(f"{packed.lens.name}: no light gets through at this field")
+    pixel, azimuth = jnp.asarray(points.pixel[0]), float(points.azimuth[0])
+    needed = float(jnp.max(needed_samples(fitted.half, fitted.blur, pixel * size, fitted.wavelength)))
+    rays = min(bucket(MARGIN * needed), MOST_RAYS) if rays is None else rays
+    waves = [wave for band in bands.wavelengths_nm for wave in band]
+    pictures = []
+    for wave, index in zip(waves, packed.indices(waves), strict=True):
+        coloured = eqx.tree_at(lambda s: s.index, packed.system, index)
+        rim, vergence = _rim_and_vergence(coloured, pose.data, pose.chief, jnp.asarray(points.depth[0]))
+        patches = patches_from_rays(
+            coloured, pose.data, pose.chief, rim, vergence, pose.sensor_z, pose.landing, jnp.asarray(wave * 1e-6),
+            rays=rays,
+        )  # fmt: skip
+        pictures.append(np.asarray(huygens(patches, pixel, azimuth, size=size, supersample=supersample)))
+    psf = np.stack(fold_bands(np.stack(pictures)[None], bands), axis=1)[0]
+    return (psf / psf.sum((1, 2), keepdims=True)).astype(np.float32), {
+        "status": "ok",
+        "samples": rays,
+        "samples_needed": needed,
+        "supersample": supersample,
+        "image_height_mm": float(pose.landing),
+        "field_deg": math.degrees(float(pose.chief.angle)),
+        "sensor_z_mm": float(pose.sensor_z),
+        "blur_mm": float(np.abs(fitted.blur).max()),
+    }
+
+
+@jax.jit
+def _rim_and_vergence(
+    system: System, data: FirstOrder, chief: ChiefRay, depth: Float[Array, ""]
+) -> tuple[Rim, Float[Array, ""]]:
+    vergence = vergence_of(chief, depth - data.entrance_pupil)
+    return find_rim(system, chief, vergence, data=data), vergence
 
 
 @partial(jax.jit, static_argnames=("rays",))
@@ -118,10 +178,10 @@ def patches_from_wavefront(
     wavefront: Wavefront, data: FirstOrder, sensor_z: Float[Array, ""], *, samples: int
 ) -> Patches:
     """samples × samples of them over the pupil of a wavefront in its exit-pupil form."""
-    spectrum = turn(wavefront, jnp.asarray(jnp.pi / 2.0))
-    wave, amplitude, mask = pupil_mask(spectrum, samples, jnp.dtype(jnp.float64))
+    pupil_function = turn(wavefront, jnp.asarray(jnp.pi / 2.0))
+    wave, amplitude, mask = pupil_mask(pupil_function, samples, jnp.dtype(jnp.float64))
     g = grid_axis(samples)
-    s_x, s_y = jnp.meshgrid(*(spectrum.centre[i] + spectrum.half[i] * g for i in (0, 1)))
+    s_x, s_y = jnp.meshgrid(*(pupil_function.centre[i] + pupil_function.half[i] * g for i in (0, 1)))
     s_z = jnp.sqrt(jnp.maximum(1.0 - s_x**2 - s_y**2, 1e-9))
     s = jnp.stack([s_x, s_y, s_z]).reshape(3, -1)
     pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])

@@ -1,9 +1,8 @@
-"""A batch of spectra on the sensor: intensities on each one's own pixel grid, with exact pixel integration."""
+"""Pupils to the sensor: intensities on each one's own pixel grid, each pixel the mean of the points in it."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -11,10 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..optics.batch import over_lenses
-from .fourier import chirp_z, matrix_dft
-from .pupil_function import Spectrum, grid_axis, pupil_function
+from .fourier import Transform, matrix_dft
+from .pupil_function import PupilFunction, grid_axis, pupil_mask, sample_pupil
 
-Kernel = Literal["matrix", "chirp-z"]
 SUPERSAMPLE = 5
 
 
@@ -37,29 +35,28 @@ def window_axis(size: int, pixel: Float[Array, ""], supersample: int) -> Float[A
 
 
 def intensity(
-    spectrum: Spectrum,
+    pupil: PupilFunction,
     pixel: Float[Array, ""],
     *,
     samples: int,
     size: int,
     supersample: int = SUPERSAMPLE,
-    kernel: Kernel = "matrix",
+    transform: Transform = matrix_dft,
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
     """One PSF: `pixel` in mm, `samples` cells across the pupil."""
-    pupil, energy, amplitude = pupil_function(spectrum, samples, dtype)
+    samples_of_pupil, energy, amplitude = sample_pupil(pupil, samples, dtype)
     g = grid_axis(samples)
-    sx, sy = (spectrum.centre[i] + spectrum.half[i] * g for i in (0, 1))
+    sx, sy = (pupil.centre[i] + pupil.half[i] * g for i in (0, 1))
     x = window_axis(size, pixel, supersample)
     y = -x  # row 0 on top, y up; the point in row and column size // 2
-    transform = matrix_dft if kernel == "matrix" else chirp_z
-    wave = transform(pupil, sx, sy, x, y, spectrum.wavelength)
-    cell = 4.0 * spectrum.half[0] * spectrum.half[1] / samples**2
+    wave = transform(samples_of_pupil, sx, sy, x, y, pupil.wavelength)
+    cell = 4.0 * pupil.half[0] * pupil.half[1] / samples**2
     # Parseval: over a full period Σ|E|² dx dy · cell² = λ² Σ|P|² · cell.
-    total = spectrum.wavelength**2 * energy
+    total = pupil.wavelength**2 * energy
     step = pixel / supersample
     density = wave.real**2 + wave.imag**2
-    fine = _unbend(density, x, y, step, spectrum.bend) * (cell * step**2 / total).astype(dtype)
+    fine = _unbend(density, x, y, step, pupil.bend) * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     strehl = jnp.max(density) / amplitude**2
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
@@ -87,22 +84,32 @@ def _unbend(
     return moved * (1.0 - slant) * (1.0 - 2.0 * slant)
 
 
-@partial(jax.jit, static_argnames=("samples", "size", "supersample", "kernel", "dtype"))
+@partial(jax.jit, static_argnames=("samples", "size", "supersample", "dtype"))
 def intensity_batch(
-    spectra: Spectrum,
+    pupils: PupilFunction,
     pixel: Float[Array, " batch"],
     count: Int[Array, ""] | int | None = None,
     *,
     samples: int,
     size: int,
     supersample: int = SUPERSAMPLE,
-    kernel: Kernel = "matrix",
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
     """`intensity` over a batch, or on a processor over its first `count`."""
     return over_lenses(
-        lambda s, p: intensity(s, p, samples=samples, size=size, supersample=supersample, kernel=kernel, dtype=dtype),
-        spectra,
+        lambda p, d: intensity(p, d, samples=samples, size=size, supersample=supersample, dtype=dtype),
+        pupils,
         pixel,
         count=count,
     )
+
+
+@partial(jax.jit, static_argnames=("samples",))
+def pupil_light(pupils: PupilFunction, *, samples: int = 256) -> Float[Array, "requests waves"]:
+    """∬|A|² ds of pupils [request, wavelength], without propagation: mm² of the incoming beam that they pass."""
+
+    def one(pupil: PupilFunction) -> Float[Array, ""]:
+        _, amplitude, mask = pupil_mask(pupil, samples)
+        return jnp.sum(amplitude**2 * mask, dtype=jnp.float64) * 4.0 * pupil.half[0] * pupil.half[1] / samples**2
+
+    return jax.lax.map(lambda row: jax.lax.map(one, row), pupils)

@@ -16,7 +16,7 @@ from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE, TABLE, Wavefront
 from ..optics.zernike import basis, chebyshev, chebyshev_nodes, to_chebyshev
 
 
-class Spectrum(eqx.Module):
+class PupilFunction(eqx.Module):
     """A wavefront turned to the photograph's frame, as coefficients on the rectangle that holds its pupil."""
 
     centre: Float[Array, "*batch 2"]  # direction cosines x, y
@@ -32,7 +32,7 @@ class Spectrum(eqx.Module):
     split: Float[Array, "*batch"]  # direction cosine x that parts the halves
 
 
-def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""] | float = 0.0) -> Spectrum:
+def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""] | float = 0.0) -> PupilFunction:
     """The wavefront for an image point at `azimuth` (radians from +x towards +y, in the photograph).
 
     This is the one place where the lens's frame becomes the photograph's. The optical image stands on its head; the
@@ -61,7 +61,7 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
         )
         return to_chebyshev(b @ coefficients, degree)
 
-    return Spectrum(
+    return PupilFunction(
         centre=centre,
         half=half,
         phase=change(wavefront.phase, DEGREE),
@@ -95,14 +95,14 @@ def grid_axis(samples: int) -> Float[Array, " samples"]:
     return (jnp.arange(samples) + 0.5) / samples * 2.0 - 1.0
 
 
-def pupil_function(
-    spectrum: Spectrum, samples: int, dtype: jnp.dtype = jnp.float32
+def sample_pupil(
+    pupil: PupilFunction, samples: int, dtype: jnp.dtype = jnp.float32
 ) -> tuple[Complex[Array, "samples samples"], Float[Array, ""], Float[Array, ""]]:
     """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y, zero outside the pupil; Σ A² and Σ A over it.
 
     A cell on the rim counts in Σ A² by the part that lies inside, not by its square as its amplitude would have it.
     """
-    wave, amplitude, mask = pupil_mask(spectrum, samples, dtype)
+    wave, amplitude, mask = pupil_mask(pupil, samples, dtype)
     angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
     field = amplitude * mask
     energy, total = jnp.sum(amplitude * field, dtype=jnp.float64), jnp.sum(field, dtype=jnp.float64)
@@ -110,13 +110,13 @@ def pupil_function(
 
 
 def pupil_mask(
-    spectrum: Spectrum, samples: int, dtype: jnp.dtype = jnp.float32
+    pupil: PupilFunction, samples: int, dtype: jnp.dtype = jnp.float32
 ) -> tuple[Float[Array, "samples samples"], Float[Array, "samples samples"], Float[Array, "samples samples"]]:
     """W in waves, A, and the part of each cell inside the pupil; rows along +y."""
     g = grid_axis(samples).astype(dtype)
-    wave = _evaluate(spectrum.phase, g, DEGREE, dtype)
-    amplitude = _evaluate(spectrum.amplitude, g, AMPLITUDE_DEGREE, dtype)
-    return wave, amplitude, _mask(spectrum, g, samples, dtype)
+    wave = _evaluate(pupil.phase, g, DEGREE, dtype)
+    amplitude = _evaluate(pupil.amplitude, g, AMPLITUDE_DEGREE, dtype)
+    return wave, amplitude, _mask(pupil, g, samples, dtype)
 
 
 def _evaluate(
@@ -129,19 +129,19 @@ def _evaluate(
 
 
 def _mask(
-    spectrum: Spectrum, g: Float[Array, " samples"], samples: int, dtype: jnp.dtype
+    pupil: PupilFunction, g: Float[Array, " samples"], samples: int, dtype: jnp.dtype
 ) -> Float[Array, "samples samples"]:
     """The part of each cell that lies inside the rim, from the signed distance to it."""
-    half = spectrum.half.astype(dtype)
-    offset = (spectrum.centre - spectrum.pupil_centre).astype(dtype)
-    meridian = spectrum.meridian.astype(dtype)
+    half = pupil.half.astype(dtype)
+    offset = (pupil.centre - pupil.pupil_centre).astype(dtype)
+    meridian = pupil.meridian.astype(dtype)
     x = (offset[0] + half[0] * g)[None, :]
     y = (offset[1] + half[1] * g)[:, None]
     across, along = to_meridian(x, y, meridian)
     rho = jnp.sqrt(across**2 + along**2)
     place = (jnp.arctan2(across, along) + jnp.pi) * (TABLE / (2.0 * jnp.pi))
     lower = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, TABLE - 1)
-    table = spectrum.rim.astype(dtype)
+    table = pupil.rim.astype(dtype)
     inner, outer = table[lower], table[lower + 1]
     rim = inner + (outer - inner) * (place - lower)
     # The rim's normal, in polar components: (1, −ρ'/ρ) over its length.
@@ -153,7 +153,7 @@ def _mask(
     normal_x, normal_y = (radial_x - tilt * perp_x) / length, (radial_y - tilt * perp_y) / length
     cell = (jnp.abs(normal_x) * half[0] + jnp.abs(normal_y) * half[1]) * (2.0 / samples)
     mask = jnp.clip(0.5 + (rim - rho) / length / cell, 0.0, 1.0)
-    side = spectrum.side.astype(dtype)
-    from_split = (spectrum.centre[0] - spectrum.split).astype(dtype) + half[0] * g
+    side = pupil.side.astype(dtype)
+    from_split = (pupil.centre[0] - pupil.split).astype(dtype) + half[0] * g
     part = jnp.clip(0.5 + side * from_split * (samples / 2.0) / half[0], 0.0, 1.0)
     return mask * jnp.where(side == 0.0, 1.0, part)

@@ -21,7 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-SAMPLE_BUCKETS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+SAMPLE_BUCKETS = {  # each size is a program of its own, which an accelerator takes long to compile
+    "cpu": (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096),
+    "gpu": (768, 1536, 3072, 4096),
+}
 SUPERSAMPLE_BUCKETS = (5, 9, 15, 25, 45)  # odd: a point in the middle of each pixel
 FINEST = 1.5  # points per finest fringe
 FAINT = 80.0
@@ -44,6 +47,13 @@ def needed_samples(
     widest = jnp.max(half, axis=-1)
     replicas = 2.0 * widest * (window / 2.0 + farthest) * (1.0 + MARGIN) / wavelength
     return jnp.maximum(replicas, RIM * jnp.sqrt(replicas))
+
+
+def window_samples(na: float, window: float, wavelength: float) -> float:
+    """Samples that suffice for every blur that a window (its width, mm) holds, on the axis of a lens of this NA."""
+    reach = window / 2.0 + window / np.sqrt(2.0)
+    replicas = 2.0 * na * reach * (1.0 + MARGIN) / wavelength
+    return float(max(replicas, RIM * np.sqrt(replicas)))
 
 
 def paper_bound(
@@ -76,7 +86,7 @@ def supersampling_bucket(wanted: float) -> int:
     return next((size for size in SUPERSAMPLE_BUCKETS if size >= wanted), SUPERSAMPLE_BUCKETS[-1])
 
 
-def bucket(samples: float, sizes: tuple[int, ...] = SAMPLE_BUCKETS) -> int:
+def bucket(samples: float, sizes: tuple[int, ...] = SAMPLE_BUCKETS["cpu"]) -> int:
     """The smallest size in use that holds `samples`; sizes past the table grow by 1024."""
     wanted = max(float(samples), FEWEST)
     for size in sizes:

@@ -1,6 +1,5 @@
-"""Photographs through a lens: the camera that a user holds."""
+"""Photographs through a lens: layers blurred by their PSFs and put together in linear light."""
 
-from .camera import METHODS, Blades, Camera, Psf
-from .photograph import Photograph, Picture, blur_radii_px, take_photograph
+from .photograph import Photograph, PhotographOptions, Picture, take_photograph
 
-__all__ = ["METHODS", "Blades", "Camera", "Photograph", "Picture", "Psf", "blur_radii_px", "take_photograph"]
+__all__ = ["Photograph", "PhotographOptions", "Picture", "take_photograph"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Complex, Float, Int
 from scipy.fft import next_fast_len
 
 
@@ -24,16 +24,16 @@ def transform_length(pixels: int, size: int) -> int:
     return next_fast_len(pixels + size - 1, real=True)
 
 
-def reflected(pixels: int, size: int) -> np.ndarray:
-    """For each pixel of the continued image the pixel that it repeats."""
-    before, after = margins(size)
-    index = np.arange(-before, pixels + after) % (2 * pixels)
+def mirror_index(index: Int[np.ndarray, " n"], pixels: int) -> Int[np.ndarray, " n"]:
+    """For each pixel number, inside or outside an image, the pixel whose value it repeats."""
+    index = index % (2 * pixels)
     return np.minimum(index, 2 * pixels - 1 - index)
 
 
 def extend(image: Float[Array, "rows cols *channels"], size: int) -> Float[Array, "more_rows more_cols *channels"]:
     """The image continued by reflection, for kernels of `size` pixels."""
-    rows, cols = (reflected(n, size) for n in image.shape[:2])
+    before, after = margins(size)
+    rows, cols = (mirror_index(np.arange(-before, n + after), n) for n in image.shape[:2])
     return image[rows][:, cols]
 
 

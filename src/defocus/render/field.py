@@ -22,10 +22,11 @@ from ..errors import DefocusError
 from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import BUCKET, Layers
 from .composite import composite, require_kernel
+from .convolve import mirror_index
 
 TILE_PX = 512  # with a kernel of 128 pixels, an FFT of 900
 
-NodePsfs = Callable[[int, int], Float[np.ndarray, "layers bands size size"]]
+PsfsAtNode = Callable[[int, int], Float[np.ndarray, "layers bands size size"]]
 
 
 def node_places(pixels: int, nodes: int) -> Float[np.ndarray, "nodes"]:
@@ -37,7 +38,7 @@ def render_photograph(
     linear: Float[np.ndarray, "rows cols 3"],
     coc_px: Float[np.ndarray, "rows cols"],
     layers: Layers,
-    psfs: Float[np.ndarray, "node_rows node_cols layers bands size size"] | NodePsfs,
+    psfs: Float[np.ndarray, "node_rows node_cols layers bands size size"] | PsfsAtNode,
     nodes: tuple[int, int] | None = None,
     *,
     tile_px: int = TILE_PX,
@@ -94,8 +95,8 @@ def render_photograph(
             for top, left in _starts(down, across, tile):
                 size = at_node(corners[0]).shape[-1]
                 margin = size
-                at_rows = _reflected(np.arange(top - margin, top + tile[0] + margin), coc.shape[0])
-                at_cols = _reflected(np.arange(left - margin, left + tile[1] + margin), coc.shape[1])
+                at_rows = mirror_index(np.arange(top - margin, top + tile[0] + margin), coc.shape[0])
+                at_cols = mirror_index(np.arange(left - margin, left + tile[1] + margin), coc.shape[1])
                 window = np.ix_(at_rows, at_cols)
                 cut = Layers(layers.coc_px, layers.depth_m, layers.used, jnp.asarray(position[window]), layers.step_px)
                 surfaces, occurs = _tile_surfaces(
@@ -190,11 +191,6 @@ def _starts(down: tuple[int, int], across: tuple[int, int], tile: tuple[int, ...
     for top in range(*down, tile[0]):
         for left in range(*across, tile[1]):
             yield top, left
-
-
-def _reflected(index: Int[np.ndarray, "n"], pixels: int) -> Int[np.ndarray, "n"]:
-    index = index % (2 * pixels)
-    return np.minimum(index, 2 * pixels - 1 - index)
 
 
 def _blend(

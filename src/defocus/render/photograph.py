@@ -12,36 +12,40 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError
-from ..optics.paraxial import blur_radius, image_position
-from ..photo import SRGB, Noise, Response, SensorColour, add_noise, encode, forward_isp, inverse_isp
+from ..photo import SRGB, Noise, Response, SensorColour, encode
 from ..photo import synthesise_saturation as brighten
-from ..psf.compute import Side
-from ..psf.spectrum import CHANNELS_NM, Bands, parse_bands
+from ..photo.exposure import expose, expose_sharp, noise_key
+from ..photo.light import as_linear_light
+from ..psf.bands import BandsLike, picture_bands
+from ..psf.engine import PsfOptions, Side
+from ..psf.window import window_for
 from ..scene.inpaint import EDGE_PX, REACH_PX
 from ..scene.layers import MOST_LAYERS, Layers, cut_layers
-from .camera import Camera, front_focus_m
 from .field import TILE_PX, render_photograph
-from .node_psfs import NodePsfs, find_node_psfs, node_fields, window_for
+from .node_psfs import NodePsfs, find_node_psfs, node_fields
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..camera import Camera
 
 MOST_KERNEL_PX = 256
 NODES = (3, 5)  # along the short and the long side
 PARTS = 1  # of the pupil, each composited by itself: see `composite`
-PIECES = 4  # smallest picture, in pixels, whose mosaic can be developed
 
 Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One photograph in three states; `raw` and what follows from it only where there is a sensor."""
+    """One photograph in three states; `raw` only where there is a sensor."""
 
     linear: Float[np.ndarray, "rows cols 3"]  # linear sRGB, not clipped
     raw: Float[np.ndarray, "rows cols"] | None  # the sensor's mosaic, 0..1
@@ -56,61 +60,34 @@ class Photograph:
     blurred: Picture
     report: dict[str, Any]
 
+    def __repr__(self) -> str:
+        rows, cols = self.blurred.srgb.shape[:2]
+        near, far = self.report["coc_px"]
+        return f"Photograph({self.report['lens']!r}, {cols} × {rows} pixels, blur radii {near:.1f} … {far:.1f} px)"
 
-def photo_bands(bands: str | tuple[float, ...] | Bands) -> Bands:
-    """`"rgb"`: one wavelength for each colour, its mean; `"rgb-full"`: three for each; else as for PSFs."""
-    if bands == "rgb":
-        return Bands(tuple(CHANNELS_NM), tuple((mean,) for mean, _ in CHANNELS_NM.values()), ((1.0,),) * 3)
-    parsed = parse_bands("rgb" if bands == "rgb-full" else bands)
-    if len(parsed.names) not in (1, 3):
-        raise DefocusError(f"{len(parsed.names)} bands; a photograph takes one for all colours or three")
-    return parsed
+    def plot(self, **options: Any) -> Figure:
+        """A figure: sharp and blurred side by side."""
+        return _draw("plot_photograph", self, **options)
 
+    def save(self, path: str) -> None:
+        """Write the blurred picture: .png, .jpg or .tif."""
+        from ..photo import write_picture
 
-def blur_radii_px(camera: Camera, depth_m: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Signed paraxial blur radii in pixels, positive beyond the focus; depth in metres, inf allowed."""
-    data = camera.first_order
-    depth = np.asarray(depth_m, np.float64) * 1e3
-    nearest, front_focus = float(depth.min()) / 1e3, front_focus_m(data)
-    if not nearest > front_focus:
-        raise DefocusError(
-            f"{camera.lens.name}: a depth of {nearest:.4g} m lies within its front focal point at {front_focus:.4g} m, "
-            "where nothing has an image: is the depth map in metres?"
-        )
-    sensor = (
-        image_position(data, jnp.asarray(camera.focus_m * 1e3))
-        if camera.sensor_shift_mm is None
-        else data.image_plane + camera.sensor_shift_mm
-    )
-    radius = blur_radius(data, jnp.asarray(depth), sensor)
-    return (np.asarray(radius) / (camera.pixel_um * 1e-3)).astype(np.float32)
+        write_picture(path, self.blurred.srgb)
+
+    def _repr_html_(self) -> str:
+        return _draw("html_image", self.plot())
 
 
-def take_photograph(
-    camera: Camera,
-    linear: Float[np.ndarray, "rows cols 3"],
-    depth_m: Float[np.ndarray, "rows cols"],
-    *,
-    bands: str | tuple[float, ...] | Bands = "rgb",
-    nodes: tuple[int, int] | None = None,
-    patch: tuple[float, float] | None = None,
-    step_px: float = 1.0,
-    most_layers: int = MOST_LAYERS,
-    most_kernel_px: int = MOST_KERNEL_PX,
-    parts: int = PARTS,
-    tile_px: int = TILE_PX,
-    side: Side | None = None,
-    relative_illumination: bool = False,
-    saturation: float = 0.0,
-    noise: Noise | None = None,
-    seed: int = 0,
-    colour: SensorColour | None = None,
-    sensor: bool = True,
-    response: Response = SRGB,
-    exact: bool = False,
-    progress: Progress | None = None,
-) -> Photograph:
-    """Blur a sharp photograph (linear sRGB) with its depth (metres, positive, inf allowed).
+def _draw(function: str, *values: Any, **options: Any) -> Any:
+    import importlib
+
+    return getattr(importlib.import_module("defocus.draw"), function)(*values, **options)
+
+
+@dataclass(frozen=True)
+class PhotographOptions:
+    """How a photograph is taken.
 
     PSFs vary over the field: they are known at `nodes` = (rows, columns), and the picture's centre is the lens's axis.
     `patch` = (x, y) takes instead the PSF of that one field position everywhere, as the paper does for its patches.
@@ -118,44 +95,77 @@ def take_photograph(
     Layers are `step_px` of blur apart; where that takes more than `most_layers` they are further apart, and a note says
     so. `saturation` is the power of the paper's highlights, `noise` the sensor's, drawn with `seed`. `colour` is
     that of the sensor, without it a neutral one; without `sensor` the light is only clipped and encoded. `exact` PSFs
-    have the diffraction of their wavelength, at many times the cost where pixels are large (`node_psfs`).
-    `progress` is told the stage and how much of it is done.
+    have the diffraction of their wavelength, at many times the cost where pixels are large (`psf.engine`).
+    `progress` is called with the stage and how much of it is done.
     """
-    light, depth = np.asarray(linear, np.float32), np.asarray(depth_m, np.float32)
-    _check(light, depth, patch, nodes)
-    if noise is not None and not sensor:
-        raise DefocusError("noise is the sensor's: it needs the step through the mosaic")
-    parsed = photo_bands(bands)
+
+    bands: BandsLike = "rgb"
+    nodes: tuple[int, int] | None = None
+    patch: tuple[float, float] | None = None
+    step_px: float = 1.0
+    most_layers: int = MOST_LAYERS
+    most_kernel_px: int = MOST_KERNEL_PX
+    parts: int = PARTS
+    tile_px: int = TILE_PX
+    side: Side | None = None
+    relative_illumination: bool = False
+    saturation: float = 0.0
+    noise: Noise | None = None
+    seed: int = 0
+    colour: SensorColour | None = None
+    sensor: bool = True
+    response: Response = SRGB
+    exact: bool = False
+    progress: Progress | None = None
+
+    def stage(self, name: str) -> Callable[[float], None] | None:
+        """Progress of one stage."""
+        call = self.progress
+        return None if call is None else lambda done: call(name, done)
+
+
+def take_photograph(
+    camera: Camera,
+    linear: Float[np.ndarray, "rows cols 3"],
+    depth_m: Float[np.ndarray, "rows cols"],
+    options: PhotographOptions,
+) -> Photograph:
+    """A sharp photograph (linear sRGB) with its depth (metres, positive, inf allowed), through the camera's lens."""
+    light, depth = _check(linear, depth_m, options)
+    bands = picture_bands(options.bands)
     notes: list[str] = []
     seconds: dict[str, float] = {}
     rows, cols = depth.shape
 
     start = time.perf_counter()
-    if saturation > 0.0:
-        light = np.asarray(brighten(light, saturation))
-    coc = blur_radii_px(camera, depth)
-    _require_room(camera, coc, depth, most_kernel_px)
-    layers = cut_layers(coc, depth, step_px=step_px, most=most_layers, merge=True)
-    if float(layers.step_px) > step_px * 1.001:
-        notes.append(f"{most_layers} layers hold this blur only {float(layers.step_px):.2f} px apart, not {step_px:g}")
+    if options.saturation > 0.0:
+        light = np.asarray(brighten(light, options.saturation))
+    camera.require_imaged(depth)
+    coc = np.asarray(camera.circle_of_confusion_px(depth), np.float32)
+    _require_room(camera, coc, depth, options.most_kernel_px)
+    layers = cut_layers(coc, depth, step_px=options.step_px, most=options.most_layers, merge=True)
+    if float(layers.step_px) > options.step_px * 1.001:
+        notes.append(
+            f"{options.most_layers} layers hold this blur only {float(layers.step_px):.2f} px apart, not "
+            f"{options.step_px:g}"
+        )
     notes += hidden_note(coc)
     seconds["layers"] = time.perf_counter() - start
 
     start = time.perf_counter()
-    grid = (1, 1) if patch is not None else nodes or (NODES if cols >= rows else NODES[::-1])
+    patch = options.patch
+    grid = (1, 1) if patch is not None else options.nodes or (NODES if cols >= rows else NODES[::-1])
     fields = [[(float(patch[0]), float(patch[1]))]] if patch is not None else node_fields(camera, (cols, rows), grid)
     psfs = find_node_psfs(
         camera,
         fields,
-        np.asarray(layers.coc_px),
         np.asarray(layers.depth_m),
         np.asarray(layers.used),
-        bands=parsed,
-        most_px=most_kernel_px,
-        side=side,
-        relative_illumination=relative_illumination,
-        exact=exact,
-        progress=None if progress is None else lambda done: progress("PSFs", done),
+        bands=bands,
+        most_px=options.most_kernel_px,
+        options=PsfOptions(side=options.side, exact=options.exact),
+        relative_illumination=options.relative_illumination,
+        progress=options.stage("PSFs"),
     )
     seconds["psfs"] = time.perf_counter() - start
 
@@ -166,48 +176,57 @@ def take_photograph(
         layers,
         psfs.at,
         grid,
-        tile_px=tile_px,
-        parts=parts,
-        progress=None if progress is None else lambda done: progress("blurring", done),
+        tile_px=options.tile_px,
+        parts=options.parts,
+        progress=options.stage("blurring"),
     )
     seconds["render"] = time.perf_counter() - start
 
     start = time.perf_counter()
-    if sensor and colour is None:
+    if options.sensor and options.colour is None:
         notes.append("no camera colours known: the sensor is a neutral one, its colours are those of linear sRGB")
-    through = colour or SensorColour.make()
-    pair = Photograph(
-        _expose(light, through, response, sensor, None, seed),
-        _expose(blurred, through, response, sensor, noise, seed),
-        {},
-    )
+    pictures = _pictures(light, blurred, options)
     seconds["sensor"] = time.perf_counter() - start
     report = _report(camera, coc, depth, layers, psfs, fields, grid)
     report |= {
         "patch": None if patch is None else list(patch),
-        "side": side,
-        "parts": parts,
-        "exact": exact,
-        "saturation": saturation,
-        "noise": None if noise is None else [float(noise.shot), float(noise.read_variance)],
+        "side": options.side,
+        "parts": options.parts,
+        "exact": options.exact,
+        "saturation": options.saturation,
+        "noise": None if options.noise is None else [float(options.noise.shot), float(options.noise.read_variance)],
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "notes": [*notes, *psfs.notes],
     }
-    return Photograph(pair.sharp, pair.blurred, report)
+    return Photograph(*pictures, report)
 
 
-def _check(
-    light: np.ndarray, depth: np.ndarray, patch: tuple[float, float] | None, nodes: tuple[int, int] | None
-) -> None:
-    if light.ndim != 3 or light.shape[2] != 3 or light.size == 0:
-        raise DefocusError(f"a photograph of shape {light.shape}; expected [rows, columns, 3]")
+def _pictures(
+    sharp: Float[np.ndarray, "rows cols 3"], blurred: Float[np.ndarray, "rows cols 3"], options: PhotographOptions
+) -> tuple[Picture, Picture]:
+    """The sharp and the blurred light as pictures: through the sensor (`photo.exposure`), or encoded as they are."""
+    if not options.sensor:
+        plain = [Picture(light, None, np.asarray(encode(light, options.response))) for light in (sharp, blurred)]
+        return plain[0], plain[1]
+    colour = options.colour or SensorColour.make()
+    key = None if options.noise is None else noise_key(options.seed, 1)
+    mosaic, picture = expose(jnp.asarray(blurred), colour, options.response, options.noise, key)
+    ideal = expose_sharp(jnp.asarray(sharp), colour, options.response)
+    own_mosaic, _ = expose(jnp.asarray(sharp), colour, options.response)
+    return (
+        Picture(sharp, np.asarray(own_mosaic), np.asarray(ideal)),
+        Picture(blurred, np.asarray(mosaic), np.asarray(picture)),
+    )
+
+
+def _check(linear: Any, depth_m: Any, options: PhotographOptions) -> tuple[np.ndarray, np.ndarray]:
+    """Light and depth as float32. Raises `DefocusError` for what is no photograph."""
+    light, depth = as_linear_light(linear), np.asarray(depth_m, np.float32)
+    patch, nodes = options.patch, options.nodes
     if depth.shape != light.shape[:2]:
         raise DefocusError(
             f"a depth map of {depth.shape[::-1]} pixels for a photograph of {light.shape[1::-1]}: resize one of them"
         )
-    if not np.isfinite(light).all():
-        bad = np.argwhere(~np.isfinite(light))[0]
-        raise DefocusError(f"the light of pixel {tuple(map(int, bad))} is {light[tuple(bad)]}; expected finite numbers")
     if not (depth > 0.0).all():
         bad = np.argwhere(~(depth > 0.0))[0]
         raise DefocusError(
@@ -220,6 +239,11 @@ def _check(
         raise DefocusError(f"patch at field {patch}, outside the image circle of radius 1")
     if nodes is not None and not all(1 <= n <= 64 for n in nodes):
         raise DefocusError(f"{nodes} nodes; expected 1 to 64 rows and columns")
+    if options.noise is not None and not options.sensor:
+        raise DefocusError("noise is the sensor's: it needs the step through the mosaic")
+    if not (math.isfinite(options.saturation) and options.saturation >= 0.0):
+        raise DefocusError(f"saturation {options.saturation}; expected a number of 0 or more")
+    return light, depth
 
 
 def hidden_note(coc: Float[np.ndarray, "rows cols"]) -> list[str]:
@@ -243,36 +267,13 @@ def _require_room(camera: Camera, coc: np.ndarray, depth: np.ndarray, most_px: i
     needed = window_for(widest)
     if needed > most_px:
         smaller = most_px / (2.4 * widest + 6.0)
-        stop = float(camera.first_order.f_number) / smaller
+        stop = float(camera.f_number) / smaller
         raise DefocusError(
             f"{camera.lens.name} focused at {camera.focus_m:g} m: a point at {float(depth[at]):.4g} m has a blur "
             f"radius of {widest:.1f} px and needs a kernel of {needed} px, more than the {most_px} that are allowed: "
             f"stop down to f/{stop:.2g}, focus elsewhere, make the picture {1 / smaller:.2g} times smaller, or allow "
             "larger kernels"
         )
-
-
-def _expose(
-    linear: Float[np.ndarray, "rows cols 3"],
-    colour: SensorColour,
-    response: Response,
-    sensor: bool,
-    noise: Noise | None,
-    seed: int,
-) -> Picture:
-    """The light on a sensor, and what is developed from it."""
-    if not sensor:
-        return Picture(linear, None, np.asarray(encode(linear, response)))
-    rows, cols = linear.shape[:2]
-    mosaic = inverse_isp(jnp.asarray(linear), colour)
-    if noise is not None:
-        mosaic = jnp.minimum(add_noise(jax.random.fold_in(jax.random.key(seed), 1), mosaic, noise), 1.0)
-    # A mosaic of a few pixels has no neighbours to find colours from: it is continued by reflection and cut again.
-    # The border is even, so the pattern keeps its phase.
-    border = [(0, 2 * max(0, math.ceil((PIECES - n) / 2))) for n in (rows, cols)]
-    wide = jnp.pad(mosaic, border, mode="symmetric") if any(after for _, after in border) else mosaic
-    picture = forward_isp(wide, colour, response)[:rows, :cols]
-    return Picture(linear, np.asarray(mosaic), np.asarray(picture))
 
 
 def _report(
@@ -289,7 +290,7 @@ def _report(
     corner = math.hypot(cols, rows) / 2.0 * camera.pixel_um * 1e-3 / camera.image_radius_mm
     return {
         "lens": camera.lens.name,
-        "f_number": round(float(camera.first_order.f_number), 3),
+        "f_number": round(float(camera.f_number), 3),
         "focus_m": camera.focus_m,
         "size": [cols, rows],
         "pixel_um": camera.pixel_um,

@@ -17,8 +17,9 @@ import numpy as np
 
 from ..errors import DefocusError
 from ..files.randomness import generator, seed_for
+from ..optics.paraxial_camera import ParaxialCamera
 from . import focus as focusing
-from .lens_pool import LensTable, PoolLens, coc_px, largest_coc_px, pixel_um, safe_lenses
+from .lens_pool import PoolLens, largest_coc_px, paraxial_table, safe_lenses
 from .patches import Measured, Place, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName
 from .recipe import Outcome, Recipe
@@ -33,11 +34,12 @@ class LensChoice:
     """The lenses of one split."""
 
     lenses: tuple[PoolLens, ...]
-    table: LensTable
+    table: ParaxialCamera
 
     @classmethod
     def of(cls, lenses: Sequence[PoolLens]) -> LensChoice:
-        return cls(tuple(lenses), LensTable.of(lenses))
+        """The lenses with their table."""
+        return cls(tuple(lenses), paraxial_table(lenses))
 
 
 def identity(split: SplitName, number: int) -> str:
@@ -137,7 +139,8 @@ def _recipe(
             f"them by more than {plan.coc_limit_px:g} px or take more than {plan.limits.samples:g} samples"
         )
     lens, distance = _lens_and_focus(plan, name, choice, safe, places, depths, sharp.diagonal_px)
-    coc = coc_px(lens, sharp.diagonal_px, np.array(_layer_depths(plan, depths)), distance)
+    camera = lens.camera.paraxial.filled(sharp.diagonal_px).focused(distance)
+    coc = camera.circle_of_confusion_px(np.array(_layer_depths(plan, depths)))
     needed = math.ceil(abs(float(coc[1] - coc[0])) / plan.depth.step_px) + 2
     room = next((n for n in LAYER_ROOM if n >= needed), None)
     if room is None:
@@ -166,8 +169,8 @@ def _recipe(
         state=lens.state,
         field=(radius * math.cos(turn), radius * math.sin(turn)),
         focus_m=distance,
-        pixel_um=pixel_um(lens, sharp.diagonal_px),
-        f_number=float(lens.data.f_number),
+        pixel_um=float(camera.pixel) * 1e3,
+        f_number=float(lens.camera.f_number),
         depth_m=depths,
         coc_px=(float(coc.min()), float(coc.max())),
         layers=room,

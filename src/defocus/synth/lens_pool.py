@@ -18,15 +18,14 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..camera import Camera
 from ..errors import DefocusError, PlanError
 from ..files.randomness import generator
 from ..lens import list_lenses, load_lens
 from ..lens.formats import read_lens
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.apertures import solve_clear_apertures
-from ..optics.field import image_radius_of
-from ..optics.paraxial import FirstOrder, blur_radius, first_order, image_position
-from ..optics.system import pack_one
+from ..optics.paraxial_camera import ParaxialCamera
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.lens_folder import lens_files
@@ -38,17 +37,20 @@ PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_in
 
 @dataclass(frozen=True)
 class PoolLens:
-    """One lens in one state."""
+    """One lens in one state, in a camera."""
 
     name: str  # what recipes call it: a built-in name or a path within its folder, with @state
-    lens: Lens
+    camera: Camera
     sha256: str
-    image_radius_mm: float
-    data: FirstOrder  # numbers of numpy
 
     @property
     def state(self) -> str:
+        """The part of the name that says which zoom or focus state the lens is in."""
         return self.name.partition("@")[2]
+
+    def camera_for(self, pixel_um: float, focus_m: float) -> Camera:
+        """The camera with the pixels and the focus of one pair."""
+        return self.camera.with_pixels(pixel_um=pixel_um).focused(focus_m)
 
 
 @dataclass(frozen=True)
@@ -104,21 +106,13 @@ def load_pool_lens(plan: Plan, name: str) -> PoolLens:
     raise PlanError(f"lenses: {name} is neither built in nor in the plan's folders any more")
 
 
-@dataclass(frozen=True)
-class LensTable:
-    """The first-order numbers of many lenses, one row each."""
-
-    data: FirstOrder
-    image_radius_mm: Float[np.ndarray, " lenses"]
-
-    @classmethod
-    def of(cls, lenses: Sequence[PoolLens]) -> LensTable:
-        data = jax.tree.map(lambda *leaves: np.stack(leaves), *(p.data for p in lenses))
-        return cls(data, np.array([p.image_radius_mm for p in lenses]))
+def paraxial_table(lenses: Sequence[PoolLens]) -> ParaxialCamera:
+    """The cameras of many lenses to first order, one row each, of numpy."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(one.camera.paraxial for one in lenses))
 
 
 def safe_lenses(
-    table: LensTable,
+    table: ParaxialCamera,
     plan: Plan,
     diagonal_px: float,
     depth_m: tuple[float, float],
@@ -128,51 +122,24 @@ def safe_lenses(
 
     Both are (nearest, farthest); the photograph fills the image circle with `diagonal_px` pixels.
     """
-    data = table.data
-    pitch = 2.0 * table.image_radius_mm / diagonal_px
-    depth = np.array(depth_m)[:, None] * 1e3
-    focus = np.array(focus_m[::-1])[:, None] * 1e3
-    coc, samples = _blur_and_samples(data, depth, focus)
-    front = data.entrance_pupil - data.front_focal_distance  # nearer points have no image
-    in_front = (depth.min() > front) & (focus.min() > front)
-    within = (np.abs(coc) / pitch <= plan.coc_limit_px).all(0) & (samples <= plan.limits.samples).all(0)
-    return np.asarray(in_front & within)
-
-
-def coc_px(
-    lens: PoolLens, diagonal_px: float, depth_m: Float[np.ndarray, "*n"], focus_m: float
-) -> Float[np.ndarray, "*n"]:
-    """Signed blur radii in pixels, positive beyond the focus."""
-    radius, _ = _blur_and_samples(lens.data, np.asarray(depth_m, np.float64) * 1e3, np.asarray(focus_m * 1e3))
-    return radius / (pixel_um(lens, diagonal_px) * 1e-3)
+    depth, focus = np.array(depth_m)[:, None], np.array(focus_m[::-1])[:, None]
+    cameras = table.filled(diagonal_px).focused(focus)
+    in_front = (depth.min() > table.front_focus_m) & (focus.min() > table.front_focus_m)
+    samples = PAPER_FACTOR * paper_bound(table.data.na, cameras.defocus_mm(depth), np.asarray(D_LINE_NM * 1e-6))
+    small = (np.abs(cameras.circle_of_confusion_px(depth)) <= plan.coc_limit_px).all(0)
+    return np.asarray(in_front & small & (samples <= plan.limits.samples).all(0))
 
 
 def largest_coc_px(
-    table: LensTable,
+    table: ParaxialCamera,
     rows: Int[np.ndarray, " n"],
     diagonal_px: float,
     depth_m: tuple[float, float],
     focus_m: Float[np.ndarray, " n"],
 ) -> Float[np.ndarray, " n"]:
     """The largest blur radius over a patch, for pairs of a lens (its row in the table) and a focus distance."""
-    data = jax.tree.map(lambda leaf: leaf[rows], table.data)
-    radius, _ = _blur_and_samples(data, np.array(depth_m)[:, None] * 1e3, focus_m[None] * 1e3)
-    return np.abs(radius).max(0) / (2.0 * table.image_radius_mm[rows] / diagonal_px)
-
-
-def pixel_um(lens: PoolLens, diagonal_px: float) -> float:
-    """Pitch at which the whole photograph fills the image circle."""
-    return 2e3 * lens.image_radius_mm / diagonal_px
-
-
-def _blur_and_samples(
-    data: FirstOrder, depth: Float[np.ndarray, "*n"], focus: Float[np.ndarray, "*n"]
-) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """Signed blur radius (mm) and the paper's estimate of samples, for depths and focus distances in mm."""
-    sensor = np.asarray(image_position(data, focus))
-    radius = np.asarray(blur_radius(data, depth, sensor))
-    bound = paper_bound(data.na, sensor - np.asarray(image_position(data, depth)), np.asarray(D_LINE_NM * 1e-6))
-    return radius, PAPER_FACTOR * np.asarray(bound)
+    cameras = jax.tree.map(lambda leaf: leaf[rows], table).filled(diagonal_px).focused(focus_m[None])
+    return np.abs(cameras.circle_of_confusion_px(np.array(depth_m)[:, None])).max(0)
 
 
 def _wanted(plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
@@ -243,9 +210,7 @@ def _surveyed(
 
 
 def _measured(name: str, lens: Lens) -> PoolLens:
-    system = pack_one(lens)
-    data = jax.tree.map(np.asarray, first_order(system))
-    return PoolLens(name, lens, lens.fingerprint(), float(image_radius_of(lens, system)), data)
+    return PoolLens(name, Camera(lens), lens.fingerprint())
 
 
 def _divided(plan: Plan, names: list[str]) -> dict[SplitName, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from ..files.randomness import seed_for
 from .candidates import LensChoice, candidate_numbers, draw_candidates, identity
 from .engines import leave_room
 from .lens_pool import find_lenses
-from .pairs import Made, make_pairs
+from .pairs import Pair, make_pairs
 from .plan import Blur, PlanLike, SplitName, as_plan
 from .recipe import Recipe
 from .sources import SourceCache, find_sources
@@ -78,16 +78,16 @@ class Maker:
         self._warnings: set[str] = set()
         self._choice = LensChoice.of(list(self.lenses.values()))
 
-    def pair(self, index: int, epoch: int = 0) -> Made:
+    def pair(self, index: int, epoch: int = 0) -> Pair:
         """One pair. Raises `DatasetError` with the last reason where no attempt makes one."""
         return self.pairs([index], epoch)[0]
 
-    def pairs(self, indices: Sequence[int], epoch: int = 0) -> list[Made]:
+    def pairs(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
         """Many at once, which a GPU does faster; each is the same as alone."""
         for index in indices:
             if index < 0:
                 raise DatasetError(f"pair {index} of {self.split}; numbers begin at 0")
-        pairs: dict[int, Made] = {}
+        pairs: dict[int, Pair] = {}
         reasons: dict[int, str] = {}
         for attempt in range(ATTEMPTS):
             missing = [index for index in dict.fromkeys(indices) if index not in pairs]
@@ -97,8 +97,8 @@ class Maker:
             sharps = {r.source: self._cache.get(self.sources[r.source]) for r in recipes.values()}
             attempts = make_pairs(self.plan, list(recipes.values()), sharps, self.lenses)
             for index, pair in zip(recipes, attempts, strict=True):
-                if pair.refused:
-                    reasons[index] = pair.refused
+                if pair.refusal:
+                    reasons[index] = pair.refusal
                 else:
                     pairs[index] = pair
         index = next(index for index in indices if index not in pairs)

@@ -17,21 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt
 
+from ..camera import Camera
 from ..errors import DatasetError
-from ..optics.paraxial import FirstOrder, blur_radius, image_position
-from ..photo import (
-    SRGB,
-    Noise,
-    SensorColour,
-    add_noise,
-    encode,
-    forward_isp,
-    inverse_isp,
-    stack_colours,
-    without_mosaic,
-)
+from ..optics.paraxial_camera import ParaxialCamera
+from ..photo import SRGB, Noise, SensorColour, encode, stack_colours
 from ..photo import synthesise_saturation as brighten
-from ..psf.compute import Side
+from ..photo.exposure import expose, expose_sharp, noise_key
+from ..psf.engine import Side
 from ..render.composite import render_layers
 from ..scene.layers import Layers, quantise
 from .candidates import place_arrays
@@ -47,13 +39,13 @@ Role = Literal["blurred", "sharp", "left", "right"]
 
 
 @dataclass
-class Made:
-    """One pair: pictures as whole numbers, and its record without files; or why there is none."""
+class Pair:
+    """Pictures as whole numbers, and their record without files; or why there are none."""
 
     recipe: Recipe
     pictures: dict[Role, UInt[np.ndarray, "rows cols 3"]] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=dict)
-    refused: str = ""
+    refusal: str = ""
 
 
 @dataclass
@@ -75,19 +67,19 @@ def make_pairs(
     sharps: dict[str, Sharp],
     lenses: dict[str, PoolLens],
     watch: Stopwatch | None = None,
-) -> list[Made]:
+) -> list[Pair]:
     """A pair for each recipe, in their order. `sharps` and `lenses` hold what the recipes name."""
     watch = watch or Stopwatch()
     for recipe in recipes:
         _require_same(recipe, sharps[recipe.source], lenses[recipe.lens])
-    chosen = [lenses[r.lens] for r in recipes]
-    offsets = dict(zip((r.id for r in recipes), find_offsets(plan, recipes, chosen), strict=True))
+    cameras = {r.id: lenses[r.lens].camera_for(r.pixel_um, r.focus_m) for r in recipes}
+    offsets = dict(zip(cameras, find_offsets(plan, recipes, [*cameras.values()]), strict=True))
     watch.lap("offsets")
-    batches = _batched(plan, recipes, sharps, lenses, offsets)
-    known = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
-    wanted = [
-        LayerBlur(recipe, lenses[recipe.lens], coc[i], depth[i], used[i])
-        for batch, (coc, depth, used) in zip(batches, known, strict=True)
+    batches = _batched(plan, recipes, sharps, cameras, offsets)
+    numbers = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
+    blurs = [
+        LayerBlur(recipe, cameras[recipe.id], coc[i], depth[i], used[i])
+        for batch, (coc, depth, used) in zip(batches, numbers, strict=True)
         for i, recipe in enumerate(batch.recipes)
     ]
     watch.lap("patches")
@@ -95,37 +87,37 @@ def make_pairs(
     if plan.sensor.dual_pixel:
         sides |= {"left": "left", "right": "right"}
     # The PSFs of all patches together: the more there are, the fuller their batches.
-    found = find_layer_psfs(plan, wanted, [*sides.values()])
-    psfs = {role: found[side] for role, side in sides.items()}
+    psfs_of_side = find_layer_psfs(plan, blurs, [*sides.values()])
+    psfs = {role: psfs_of_side[side] for role, side in sides.items()}
     watch.lap("psfs")
-    made: dict[str, Made] = {}
+    pairs: dict[str, Pair] = {}
     first = 0
     for batch in batches:
         rows = range(first, first + len(batch.recipes))
         first += len(batch.recipes)
         own = {role: patches[rows.start : rows.stop] for role, patches in psfs.items()}
         pictures, fine = _expose(plan, batch, own)
-        for number, blur in enumerate(wanted[rows.start : rows.stop]):
+        for number, blur in enumerate(blurs[rows.start : rows.stop]):
             recipe = blur.recipe
-            refused = next((patches[number].refused for patches in own.values() if patches[number].refused), "")
-            if not refused and not fine[number]:
-                refused = f"{recipe.lens}: a pixel is not a finite number"
-            one = Made(recipe, refused=refused)
-            if not refused:
-                one.pictures = {role: array[number] for role, array in pictures.items()}
-                one.record = _record(plan, blur, sharps[recipe.source], own["blurred"][number], offsets[recipe.id])
-            made[recipe.id] = one
+            refusal = next((patches[number].refusal for patches in own.values() if patches[number].refusal), "")
+            if not refusal and not fine[number]:
+                refusal = f"{recipe.lens}: a pixel is not a finite number"
+            pair = Pair(recipe, refusal=refusal)
+            if not refusal:
+                pair.pictures = {role: array[number] for role, array in pictures.items()}
+                pair.record = _record(plan, blur, sharps[recipe.source], own["blurred"][number], offsets[recipe.id])
+            pairs[recipe.id] = pair
     watch.lap("render")
-    return [made[r.id] for r in recipes]
+    return [pairs[r.id] for r in recipes]
 
 
 def _batched(
     plan: Plan,
     recipes: Sequence[Recipe],
     sharps: dict[str, Sharp],
-    lenses: dict[str, PoolLens],
+    cameras: dict[str, Camera],
     offsets: dict[str, tuple[float, float] | None],
-) -> list[_Batch]:
+) -> list[PatchBatch]:
     """Recipes with room for equally many layers together."""
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
     light_of = {
@@ -135,7 +127,7 @@ def _batched(
     for room in sorted({r.layers for r in recipes}):
         group = [r for r in recipes if r.layers == room]
         batches += [
-            _prepare(plan, group[start : start + at_once], room, sharps, light_of, lenses, offsets, at_once)
+            _prepare(plan, group[start : start + at_once], room, sharps, light_of, cameras, offsets, at_once)
             for start in range(0, len(group), at_once)
         ]
     return batches
@@ -149,7 +141,7 @@ def _require_same(recipe: Recipe, sharp: Sharp, lens: PoolLens) -> None:
 
 
 @dataclass
-class _Batch:
+class PatchBatch:
     """Patches on the device, padded to a full batch."""
 
     recipes: Sequence[Recipe]
@@ -170,10 +162,10 @@ def _prepare(
     room: int,
     sharps: dict[str, Sharp],
     light_of: dict[str, tuple[Array, Array]],
-    lenses: dict[str, PoolLens],
+    cameras: dict[str, Camera],
     offsets: dict[str, tuple[float, float] | None],
     at_once: int,
-) -> _Batch:
+) -> PatchBatch:
     """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
     padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
     placed = [(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded]
@@ -183,16 +175,14 @@ def _prepare(
         places = jax.tree.map(lambda leaf, k=k: leaf[k], (moved, straight))
         cut.append(cut_twice(*light_of[r.source], places, size=plan.patch.size, smaller=r.scale < 1.0))
     light, depth, target = (jnp.stack(leaves) for leaves in zip(*cut, strict=True))
-    data = jax.tree.map(lambda *leaves: np.stack(leaves), *(lenses[r.lens].data for r in padded))
-    focus = np.array([r.focus_m * 1e3 for r in padded])
-    pitch = np.array([r.pixel_um * 1e-3 for r in padded])
+    paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(cameras[r.id].paraxial for r in padded))
     power = np.array([r.saturation for r in padded], np.float32)
     linear, coc, layers, target = _layered(
-        light, depth, target, data, focus, pitch, power,
+        light, depth, target, paraxial, power,
         room=room, step=plan.depth.step_px, single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
     )  # fmt: skip
     colour = stack_colours([sharps[r.source].colour for r in padded])
-    return _Batch(recipes, linear, coc, layers, target, colour)
+    return PatchBatch(recipes, linear, coc, layers, target, colour)
 
 
 def patch_of(
@@ -203,8 +193,9 @@ def patch_of(
     one = jax.tree.map(lambda leaf: leaf[0], place)
     own = {sharp.name: (jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m))}
     _, depth = cut_patch(*own[sharp.name], one, size=plan.patch.size)
-    offset = {recipe.id: find_offsets(plan, [recipe], [lens])[0]}
-    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, own, {lens.name: lens}, offset, 1)
+    camera = lens.camera_for(recipe.pixel_um, recipe.focus_m)
+    offset = {recipe.id: find_offsets(plan, [recipe], [camera])[0]}
+    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, own, {recipe.id: camera}, offset, 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
 
@@ -214,9 +205,7 @@ def _layered(
     linear: Float[Array, "batch rows cols 3"],
     depth_m: Float[Array, "batch rows cols"],
     target: Float[Array, "batch rows cols 3"],
-    data: FirstOrder,
-    focus: Float[Array, " batch"],
-    pitch: Float[Array, " batch"],
+    paraxial: ParaxialCamera,
     power: Float[Array, " batch"],
     *,
     room: int,
@@ -230,20 +219,19 @@ def _layered(
         return encode(light, SRGB) if srgb else brighten(light, power)
 
     def one(
-        linear: Array, depth: Array, target: Array, data: FirstOrder, focus: Array, pitch: Array, power: Array
+        linear: Array, depth: Array, target: Array, paraxial: ParaxialCamera, power: Array
     ) -> tuple[Array, Array, Layers, Array]:
         if single:
             depth = jnp.full_like(depth, 2.0 / (1.0 / depth.min() + 1.0 / depth.max()))
-        sensor = image_position(data, focus)
-        coc = (blur_radius(data, depth.astype(jnp.float64) * 1e3, sensor) / pitch).astype(jnp.float32)
+        coc = paraxial.circle_of_confusion_px(depth.astype(jnp.float64)).astype(jnp.float32)
         layers = quantise(coc, depth, layers=room, step_px=step)
         return shown(linear, power), coc, layers, shown(target, power)
 
-    return jax.vmap(one)(linear, depth_m, target, data, focus, pitch, power)
+    return jax.vmap(one)(linear, depth_m, target, paraxial, power)
 
 
 def _expose(
-    plan: Plan, batch: _Batch, psfs: dict[Role, list[PatchPsfs]]
+    plan: Plan, batch: PatchBatch, psfs: dict[Role, list[PatchPsfs]]
 ) -> tuple[dict[Role, UInt[np.ndarray, "batch rows cols 3"]], Bool[np.ndarray, " batch"]]:
     """The pictures of one batch, through the lens and the sensor and past the lens; and whether all is finite."""
     recipes = [*batch.recipes, *[batch.recipes[-1]] * batch.padding]
@@ -292,9 +280,8 @@ def _blurred(
         finite = jnp.isfinite(picture).all()
         if not isp:
             return _whole(picture, bits), finite
-        key = jax.random.fold_in(jax.random.key(seed), number)
-        mosaic = jnp.minimum(add_noise(key, inverse_isp(picture, colour), noise), 1.0)
-        return _whole(forward_isp(mosaic, colour), bits), finite
+        _, developed = expose(picture, colour, SRGB, noise, noise_key(seed, number))
+        return _whole(developed, bits), finite
 
     return _each(one)(linear, coc, layers, psfs, colour, noise, seeds)
 
@@ -302,7 +289,7 @@ def _blurred(
 @partial(jax.jit, static_argnames=("isp", "bits"))
 def _sharp(linear: Float[Array, "batch rows cols 3"], colour: SensorColour, *, isp: bool, bits: int) -> Array:
     def one(linear: Array, colour: SensorColour) -> Array:
-        return _whole(encode(without_mosaic(linear, colour), SRGB) if isp else linear, bits)
+        return _whole(expose_sharp(linear, colour, SRGB) if isp else linear, bits)
 
     return _each(one)(linear, colour)
 
@@ -326,11 +313,11 @@ def _record(
         # by which the lens moves what is in focus, and which was taken back; null: it could not be found
         "offset_px": None if offset is None else list(offset),
         "source_kind": sharp.kind,
-        "psf": psfs.told(plan),
+        "psf": psfs.record(plan),
         "layer_depth_m": [float(f"{v:.6g}") for v in blur.depth_m[blur.used]],
         "layer_coc_px": [round(float(v), 4) for v in blur.coc_px[blur.used]],
         "notes": list(sharp.notes),
     }
 
 
-__all__ = ["Made", "Role", "Stopwatch", "make_pairs", "patch_of"]
+__all__ = ["Pair", "Role", "Stopwatch", "make_pairs", "patch_of"]

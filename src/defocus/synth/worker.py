@@ -110,10 +110,10 @@ class PairWorker:
         pairs = make_pairs(
             self._order.plan, [r for r in recipes if r.source in readable], readable, self._order.lenses.lenses, watch
         )
-        files = self._writer.write(task, [pair for pair in pairs if not pair.refused], watch)
+        files = self._writer.write(task, [pair for pair in pairs if not pair.refusal], watch)
         outcomes = [
-            Outcome(pair.recipe.id, "rejected", pair.refused, pair.recipe.to_json())
-            if pair.refused
+            Outcome(pair.recipe.id, "rejected", pair.refusal, pair.recipe.to_json())
+            if pair.refusal
             else Outcome(pair.recipe.id, "done", record=pair.record | {"files": files[pair.recipe.id]})
             for pair in pairs
         ]

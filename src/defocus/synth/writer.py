@@ -19,7 +19,7 @@ from .dataset_card import card_text
 from .layouts import is_picture_path, pair_paths, shard_bytes, shard_path
 from .ledger import Ledger
 from .metadata import CARD, CHECKSUMS, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
-from .pairs import Made, Stopwatch
+from .pairs import Pair, Stopwatch
 from .places import published_places
 from .plan import Plan
 from .tasks import Task
@@ -67,7 +67,7 @@ class PairWriter:
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def write(self, task: Task, pairs: Sequence[Made], watch: Stopwatch) -> dict[str, dict[str, Any]]:
+    def write(self, task: Task, pairs: Sequence[Pair], watch: Stopwatch) -> dict[str, dict[str, Any]]:
         """Write the pairs of a task; for each id and role path, sha256 and bytes of its file or member of a shard."""
         encoded = list(self._threads.map(_encoded, pairs))
         watch.lap("encode")
@@ -88,7 +88,7 @@ class PairWriter:
         return files
 
     def _write_shard(
-        self, task: Task, pairs: Sequence[Made], encoded: list[dict[str, bytes]]
+        self, task: Task, pairs: Sequence[Pair], encoded: list[dict[str, bytes]]
     ) -> dict[str, dict[str, Any]]:
         if not pairs:
             return {}
@@ -102,7 +102,7 @@ class PairWriter:
         }
 
 
-def _encoded(pair: Made) -> dict[str, bytes]:
+def _encoded(pair: Pair) -> dict[str, bytes]:
     return {role: png_bytes(values) for role, values in pair.pictures.items()}
 
 

@@ -1,0 +1,669 @@
+"""The camera that a user holds: a lens, a focus distance, a stop, a sensor. One immutable value.
+
+Distances are in metres from the entrance pupil, pixels in µm; a field position (x, y) is where the point appears in the
+photograph, as a fraction of the image radius, x to the right and y up.
+
+Everything that depends on a camera goes through it: pixel pitch, circle of confusion, the sensor's place, PSFs and
+photographs. Where numbers of the camera, a depth or a field are being differentiated, batched or compiled by JAX,
+`Camera.psf` computes the same PSF as a pure function (`psf.point`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .errors import DefocusError, TraceError, checked_options
+from .lens.prescription import Lens
+from .optics.apertures import solve_clear_apertures
+from .optics.field import image_radius_of
+from .optics.paraxial import FirstOrder, first_order, image_position
+from .optics.paraxial_camera import ParaxialCamera, filling_pitch
+from .optics.pupil import chief_ray
+from .optics.rim import Iris
+from .optics.system import PackedLens, System
+from .psf.bands import Bands, BandsLike, parse_bands
+from .psf.engine import PsfBatch, PsfOptions, Report, TracedRequests
+from .psf.requests import Points, Requests, stack_irises
+from .psf.sampling import bucket, window_samples
+from .psf.window import LARGEST, MOST_SPILL, SPILL, larger_window, window_for, window_of_rays
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .psf.wavefronts import Wavefronts
+    from .render.photograph import Photograph
+
+PIXELS = (1680, 1120)  # the paper's photographs
+PURE_SUPERSAMPLE = 5  # points per pixel of the pure function
+NOMINAL = 0.03  # an f-number that is so much wider than the full aperture is a rounded one
+
+Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
+METHODS: tuple[Method, ...] = get_args(Method)
+Scalar = float | Float[Any, ""]
+Field = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Blades:
+    """The iris that closes when a lens is stopped down: a polygon of the same area as the round stop would have.
+
+    `roundness` bends its sides, from straight (0) to a circle (1); `rotation_deg` is where a corner shows in the blur
+    of points nearer than the focus, from the right counter-clockwise. Farther points show it turned by 180°.
+    """
+
+    count: int
+    roundness: float = 0.0
+    rotation_deg: float = 90.0
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.count <= 64:
+            raise DefocusError(f"{self.count} blades; expected 3 to 64")
+        if not 0.0 <= self.roundness <= 1.0:
+            raise DefocusError(f"roundness {self.roundness}; expected 0 (straight sides) to 1 (a circle)")
+
+
+class Psf(eqx.Module):
+    """One point spread function."""
+
+    array: Float[Any, "*batch bands size size"]  # rows from the top; each band sums to 1
+    bands: Bands = eqx.field(static=True)
+    pixel_um: Scalar
+    report: Report
+
+    def __repr__(self) -> str:
+        size, outside = self.array.shape[-1], self.report.get("energy_outside")
+        lost = "" if not isinstance(outside, float) else f", {max(outside, 0.0):.1%} of the light outside"
+        return f"Psf({', '.join(self.bands.names)}; {size} × {size} pixels of {self.pixel_um:.3g} µm{lost})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.array, dtype)
+
+    def plot(self, **options: Any) -> Figure:
+        """A figure of the PSF: picture, profiles and encircled energy."""
+        return _drawn("plot_psf", self, **options)
+
+    def save(self, path: str) -> None:
+        """Write an .npz file (psf, wavelengths_nm, pixel_um, report), or a figure as .png, .svg or .pdf."""
+        _drawn("save_psf", self, path)
+
+    def _repr_html_(self) -> str:
+        return _drawn("html_image", self.plot())
+
+
+class Camera(eqx.Module):
+    """A lens with a sensor behind it, focused at a distance.
+
+    `pixel_um` is the pixel pitch, or `pixels` = (width, height) that fill the lens's image circle. `f_number` stops the
+    lens down, with `blades` to a polygon (wide open, they are out of the way: an error); `state` selects a zoom or
+    focus state. Without a `sensor_shift_mm` the sensor stands where the axial beam of an object at `focus_m` is
+    sharpest; with one, that far behind the prescription's own image plane.
+
+    `focused`, `stopped`, `shifted`, `with_pixels` and `at` give a changed copy, at no cost.
+    """
+
+    optics: PackedLens
+    focus_m: Scalar
+    pixel_um: Scalar
+    image_radius_mm: Scalar
+    sensor_shift_mm: Scalar | None
+    iris: Iris | None
+
+    def __init__(
+        self,
+        lens: Lens,
+        *,
+        focus_m: float = math.inf,
+        pixel_um: float | None = None,
+        pixels: tuple[int, int] | None = None,
+        f_number: float | None = None,
+        state: str | int | None = None,
+        sensor_shift_mm: float | None = None,
+        blades: Blades | int | None = None,
+    ) -> None:
+        if not isinstance(lens, Lens):
+            raise DefocusError(f"a camera of {lens!r}; expected a Lens, such as load_lens('leica-summicron-50-f2')")
+        lens = lens if state is None else lens.in_state(state)
+        if all(s.semi_diameter is None for s in lens.surfaces):
+            lens = solve_clear_apertures(lens)
+        if pixel_um is not None and pixels is not None:
+            raise DefocusError("give pixel_um or pixels, not both")
+        self.optics = PackedLens.of(lens)
+        self.image_radius_mm = image_radius_of(lens, self.optics.system)
+        self.focus_m, self.sensor_shift_mm, self.iris = math.inf, None, None
+        self.pixel_um = filling_pitch(self.image_radius_mm, math.hypot(*PIXELS)) * 1e3
+        camera = self.with_pixels(pixels or PIXELS) if pixel_um is None else self.with_pixels(pixel_um=pixel_um)
+        if f_number is not None or blades is not None:
+            camera = camera.stopped(f_number, blades)
+        if not focus_m > 0.0:
+            raise DefocusError(f"focus distance {focus_m} m; expected a positive number or inf")
+        camera = camera.focused(focus_m) if sensor_shift_mm is None else camera._with(focus_m=focus_m)
+        camera = camera.shifted(sensor_shift_mm)
+        for field in fields(Camera):
+            object.__setattr__(self, field.name, getattr(camera, field.name))
+
+    # ── what it is ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def lens(self) -> Lens:
+        """The prescription that the camera was built with."""
+        return self.optics.lens
+
+    @property
+    def first_order(self) -> FirstOrder:
+        """First-order data of the lens as it is stopped down."""
+        return _first_order(self.optics)
+
+    @property
+    def f_number(self) -> Scalar:
+        """Focal length over the diameter of the entrance pupil."""
+        return _plain(self.first_order.f_number)
+
+    @property
+    def paraxial(self) -> ParaxialCamera:
+        """The camera to first order: sensor, pitch, blur radii."""
+        data = self.first_order
+        if self.sensor_shift_mm is None:
+            sensor = image_position(data, _array(self.focus_m) * 1e3)
+        else:
+            sensor = data.image_plane + _array(self.sensor_shift_mm)
+        return ParaxialCamera(data, sensor, _array(self.pixel_um) * 1e-3, _array(self.image_radius_mm))
+
+    def circle_of_confusion_px(self, depth_m: Any) -> Any:
+        """Signed paraxial blur radius in pixels of points at `depth_m`, positive beyond the focus."""
+        return _plain(self.paraxial.circle_of_confusion_px(_array(depth_m)))
+
+    def require_imaged(self, depth_m: Float[np.ndarray, "*shape"]) -> None:
+        """Raise `DefocusError` where a depth lies within the front focal point, where nothing has an image."""
+        nearest, front = float(np.min(depth_m)), max(float(self.paraxial.front_focus_m), 0.0)
+        if not nearest > front:
+            raise DefocusError(
+                f"{self.lens.name}: a depth of {nearest:.4g} m lies within its front focal point at {front:.4g} m, "
+                "where nothing has an image: is the depth map in metres?"
+            )
+
+    def field_of_angle(self, angle_deg: float) -> Field:
+        """Where a point `angle_deg` off the axis in object space appears, above the centre.
+
+        Raises `TraceError` where no ray of that angle crosses the stop's centre.
+        """
+        plane = self.sensor_z_mm if self.sensor_shift_mm is None else 0.0  # where heights count
+        chief = _angle_chief_ray(self.optics.system, math.radians(abs(angle_deg)), plane)
+        if not bool(chief.found):
+            raise TraceError(
+                f"{self.lens.name}: no chief ray of {angle_deg:g}°: the widest comes from "
+                f"{math.degrees(float(chief.reach)):.4g}°"
+            )
+        return 0.0, math.copysign(float(chief.image_height) / float(self.image_radius_mm), angle_deg)
+
+    @property
+    def sensor_z_mm(self) -> Scalar:
+        """Place of the sensor behind the prescription's image plane."""
+        if self.sensor_shift_mm is not None:
+            return self.sensor_shift_mm
+        return _plain(_sensor_z(self.optics.system, _array(self.focus_m) * 1e3))
+
+    def __repr__(self) -> str:
+        try:
+            focus = "∞" if math.isinf(self.focus_m) else f"{self.focus_m:g} m"
+            place = focus if self.sensor_shift_mm is None else f"sensor shifted by {self.sensor_shift_mm:g} mm"
+            return f"Camera({self.lens.name!r}, f/{float(self.f_number):.3g}, {place}, {self.pixel_um:.3g} µm pixels)"
+        except (jax.errors.ConcretizationTypeError, TypeError):
+            return f"Camera({self.lens.name!r}, traced by JAX)"
+
+    def plot(self, **options: Any) -> Figure:
+        """A figure of the lens with its rays, and PSFs over the field."""
+        return _drawn("plot_camera", self, **options)
+
+    def _repr_html_(self) -> str:
+        return _drawn("html_image", self.plot())
+
+    # ── changed copies ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _with(self, **changes: Any) -> Camera:
+        copy: Camera = object.__new__(Camera)
+        for field in fields(Camera):
+            object.__setattr__(copy, field.name, changes.get(field.name, getattr(self, field.name)))
+        return copy
+
+    def focused(self, focus_m: Scalar) -> Camera:
+        """The camera focused at a distance (m, inf allowed); a sensor that was shifted is focused again."""
+        value = _value(focus_m)
+        if value is not None and not value > 0.0:
+            raise DefocusError(f"focus distance {value} m; expected a positive number or inf")
+        if value is not None and _value(self.optics) is not None:
+            front = max(float(_value(self.paraxial.front_focus_m)), 0.0)  # type: ignore[arg-type]
+            if not value > front:
+                raise DefocusError(
+                    f"{self.lens.name}: a focus distance of {value:g} m lies within its front focal point at "
+                    f"{front:.4g} m, where nothing has an image: focus farther away"
+                )
+        return self._with(focus_m=focus_m, sensor_shift_mm=None)
+
+    def stopped(self, f_number: Scalar | None, blades: Blades | int | None = None) -> Camera:
+        """The camera stopped down to an f-number of its own full aperture or more, with `blades` to a polygon."""
+        data = _first_order(PackedLens.of(self.lens))
+        widest, full = float(data.f_number), float(data.stop_radius)
+        value = None if f_number is None else _value(f_number)
+        if value is not None and value < widest * (1.0 - NOMINAL):
+            raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.3g}")
+        if blades is not None and (f_number is None or (value is not None and value <= widest * 1.001)):
+            raise DefocusError(
+                f"{self.lens.name}: blades at its full aperture, f/{widest:.3g}, where they are out of the way and the "
+                "opening is round: give an f-number to stop it down, or leave the blades out"
+            )
+        if f_number is None or (value is not None and value <= widest):
+            return self._with(optics=self._with_stop(full), iris=None)
+        radius = full * widest / f_number
+        iris = None
+        if blades is not None:
+            b = Blades(blades) if isinstance(blades, int) else blades
+            iris = Iris.make(radius, full, b.count, b.roundness, math.radians(b.rotation_deg))
+        return self._with(optics=self._with_stop(radius), iris=iris)
+
+    def _with_stop(self, radius: Scalar) -> PackedLens:
+        return _changed(self.optics, "semi_diameter", (int(self.optics.system.stop),), radius)
+
+    def shifted(self, sensor_shift_mm: Scalar | None) -> Camera:
+        """The camera with its sensor that far behind the prescription's image plane; None focuses it again."""
+        value = None if sensor_shift_mm is None else _value(sensor_shift_mm)
+        if value is not None and not math.isfinite(value):
+            raise DefocusError(f"sensor shift {value} mm; expected a finite number, or None to focus")
+        return self._with(sensor_shift_mm=sensor_shift_mm)
+
+    def with_pixels(self, pixels: tuple[int, int] | None = None, *, pixel_um: Scalar | None = None) -> Camera:
+        """The camera with another pixel pitch, or with `pixels` = (width, height) that fill the image circle."""
+        if pixels is not None:
+            if min(pixels) < 1:
+                raise DefocusError(f"pixels {pixels}; expected a width and a height of one or more")
+            return self._with(pixel_um=filling_pitch(self.image_radius_mm, math.hypot(*pixels)) * 1e3)
+        value = None if pixel_um is None else _value(pixel_um)
+        if pixel_um is None or (value is not None and not 0.0 < value < math.inf):
+            raise DefocusError(f"pixel pitch {pixel_um} µm; expected a positive number")
+        return self._with(pixel_um=pixel_um)
+
+    def at(self, name: str, surface: int, value: Scalar) -> Camera:
+        """The camera with one number of its lens changed.
+
+        `name` is "curvature" (1/mm), "conic", "thickness" (mm), "semi_diameter" (mm), "index" (of the medium behind
+        the surface, at the d line; its other wavelengths move alike) or "a4", "a6", "a3", … (the coefficient of that
+        power of r, mm^(1 − power)). Surfaces count from 0.
+        """
+        count = len(self.lens.surfaces)
+        if not 0 <= surface < count:
+            raise DefocusError(f"{self.lens.name}: surface {surface}; it has 0 to {count - 1}")
+        if name in ("curvature", "conic", "thickness", "semi_diameter"):
+            return self._with(optics=_changed(self.optics, name, (surface,), value))
+        if name == "index":
+            # The padding behind the last surface is the last medium, too.
+            last = self.optics.system.index.shape[-1] if surface == count - 1 else surface + 2
+            return self._with(optics=_changed(self.optics, name, (slice(surface + 1, last),), value))
+        power = int(name[1:]) if name[:1] == "a" and name[1:].isdigit() else 0
+        group, number = ("even", power // 2 - 1) if power % 2 == 0 else ("odd", (power - 3) // 2)
+        if power >= 2 and number < getattr(self.optics.system, group).shape[-1]:
+            return self._with(optics=_changed(self.optics, group, (surface, number), value))
+        raise DefocusError(
+            f"{self.lens.name}: no number {name!r} of a surface; there are curvature, conic, thickness, semi_diameter, "
+            "index and a2, a4, a6, … for the terms of an asphere"
+        )
+
+    # ── point spread functions ──────────────────────────────────────────────────────────────────────────────────────
+
+    def psf(
+        self,
+        depth_m: Scalar,
+        field: Field = (0.0, 0.0),
+        size: int | None = None,
+        bands: BandsLike = "rgb",
+        *,
+        method: Method = "wave",
+        **options: Any,
+    ) -> Psf:
+        """The PSF of a point at `depth_m` that appears at `field`; size × size pixels, the point in pixel size // 2.
+
+        Without a `size` the window is as large as the blur needs. Raises `TraceError` where no light arrives or the
+        blur does not fit the window. `method` is the best that we know, "wave", or for comparison the "paper"'s, the
+        slow "huygens" sum over rays, the paraxial "fraunhofer", and the "gaussian" and "disk" of the circle of
+        confusion. `options` are those of `PsfOptions`.
+        """
+        if method not in METHODS:
+            raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
+        settings = checked_options(PsfOptions, options, "a PSF")
+        parsed = parse_bands(bands)
+        _check_points([_value(depth_m)], [_pair(field)], size)
+        if _traced((self, depth_m, field)):
+            return self._pure_psf(depth_m, field, size, parsed, method, settings)
+        if method == "wave":
+            batch = psfs(self, [depth_m], [field], size, parsed, **vars_of(settings))
+            report, array = batch.reports[0], batch.psf[0]
+        else:
+            x, y = field
+            array, report = self._compared(method, float(depth_m), (float(x), float(y)), size, parsed, settings)
+        if report["status"] != "ok":
+            raise TraceError(f"{self.lens.name}, field {tuple(field)}, depth {depth_m} m: {report['status']}")
+        return Psf(array, parsed, float(self.pixel_um), report)
+
+    def psfs(
+        self,
+        depth_m: Sequence[float] | float,
+        field: Sequence[Field] | Field = (0.0, 0.0),
+        size: int | None = None,
+        bands: BandsLike = "rgb",
+        **options: Any,
+    ) -> PsfBatch:
+        """PSFs of many points at once; nothing is raised for one of them, each report has its `status`."""
+        return psfs(self, depth_m, field, size, bands, **options)
+
+    def trace(self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "rgb") -> TracedRequests:
+        """Points whose wavefronts are traced: PSFs in windows of any size follow without tracing again."""
+        return TracedRequests(make_requests([self] * len(depth_m), depth_m, field), parse_bands(bands))
+
+    def wavefronts(self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "d") -> Wavefronts:
+        """The wavefronts of many points on the host, [point, wavelength]."""
+        from .psf.wavefronts import wavefronts_of
+
+        return wavefronts_of(make_requests([self] * len(depth_m), depth_m, field), parse_bands(bands))
+
+    def photograph(
+        self, linear: Float[np.ndarray, "rows cols 3"], depth_m: Float[np.ndarray, "rows cols"], **options: Any
+    ) -> Photograph:
+        """A sharp photograph (linear sRGB) with its depth (m), taken through this lens; see `PhotographOptions`."""
+        from .render.photograph import PhotographOptions, take_photograph
+
+        return take_photograph(self, linear, depth_m, checked_options(PhotographOptions, options, "a photograph"))
+
+    def _pure_psf(
+        self, depth_m: Scalar, field: Field, size: int | None, bands: Bands, method: Method, options: PsfOptions
+    ) -> Psf:
+        """`psf` while JAX differentiates, batches or compiles: no errors, nan instead."""
+        from .psf.point import point_psf
+
+        if method != "wave":
+            raise DefocusError(f"method {method!r} has no derivatives; 'wave' has")
+        if not options.exact:
+            raise DefocusError("exact=False has no derivatives: leave it out")
+        known = _value(self)
+        if size is None:
+            depth = _value(depth_m)
+            if known is None or depth is None:
+                raise DefocusError("within jax.jit or jax.vmap the window is part of the program: give a size")
+            size = window_for(known.circle_of_confusion_px(depth))
+        samples = options.samples
+        if samples is None:
+            pitch = _value(self.pixel_um)
+            if pitch is None:
+                raise DefocusError("with pixels that jax.jit or jax.vmap knows only later, give samples=")
+            data = _first_order(PackedLens.of(self.lens)) if known is None else known.first_order
+            waves = [wave for band in bands.wavelengths_nm for wave in band]
+            samples = bucket(window_samples(float(data.na), size * float(pitch) * 1e-3, min(waves) * 1e-6))
+        x, y = jnp.asarray(field[0]), jnp.asarray(field[1])
+        axis = (x == 0.0) & (y == 0.0)
+        point = Points(
+            height=jnp.hypot(jnp.where(axis, 1.0, x), y) * jnp.where(axis, 0.0, 1.0) * self.image_radius_mm,
+            azimuth=jnp.where(axis, jnp.pi / 2.0, jnp.arctan2(y, jnp.where(axis, 1.0, x))),
+            depth=jnp.asarray(depth_m, float) * 1e3,
+            focus=jnp.asarray(self.focus_m, float) * 1e3,
+            shift=jnp.asarray(math.nan if self.sensor_shift_mm is None else self.sensor_shift_mm, float),
+            pixel=jnp.asarray(self.pixel_um, float) * 1e-3,
+            iris=self.iris,
+        )
+        waves = [wave for band in bands.wavelengths_nm for wave in band]
+        array, report = point_psf(
+            jax.tree.map(jnp.asarray, self.optics.system),
+            jnp.asarray(self.optics.indices(waves)),
+            point,
+            bands=bands,
+            samples=samples,
+            size=size,
+            supersample=options.supersample or PURE_SUPERSAMPLE,
+            side={None: 0.0, "left": -1.0, "right": 1.0}[options.side],
+            dtype=jnp.float64,
+        )
+        return Psf(array, bands, self.pixel_um, report)
+
+    def _compared(
+        self, method: Method, depth_m: float, field: Field, size: int | None, bands: Bands, options: PsfOptions
+    ) -> tuple[np.ndarray, Report]:
+        """PSF and report of the methods that are there for comparison."""
+        from .psf.huygens import huygens_psf
+        from .psf.paper import paper_psf
+        from .psf.simple import disk, fraunhofer, gaussian
+
+        refused = [name for name, value in vars_of(options).items() if value != getattr(PsfOptions(), name)]
+        if method == "huygens":
+            refused = [name for name in refused if name != "supersample"]
+        if refused or self.iris is not None:
+            raise DefocusError(f"method {method!r} knows no {', '.join(refused) or 'iris blades'}")
+        self.require_imaged(np.asarray(depth_m))
+        radius = self.circle_of_confusion_px(depth_m)
+        window = window_for(radius) if size is None else size
+        requests = make_requests([self], [depth_m], [field])
+        if method == "huygens":
+            return huygens_psf(requests, 0, bands, window, supersample=options.supersample or 5)
+        if method == "paper":
+            array, report = paper_psf(requests, 0, bands, window)
+            lost, reach = report["energy_outside"], report["blur_mm"] / (float(self.pixel_um) * 1e-3)
+        else:
+            report = {"status": "ok", "circle_of_confusion_px": radius}
+            if method == "fraunhofer":
+                data, defocus = self.first_order, float(self.paraxial.defocus_mm(_array(depth_m)))
+                pitch = float(self.pixel_um)
+                pictures = [fraunhofer(float(data.na), defocus, wave, pitch, window) for wave in bands.mean_nm]
+                report["defocus_mm"] = defocus
+            else:
+                pictures = [(gaussian if method == "gaussian" else disk)(radius, window)] * len(bands.names)
+            array = np.stack(pictures).astype(np.float32)
+            # A disc with the radius of the circle of confusion: what of it leaves the window.
+            lost, reach = _disc_outside(radius, window), abs(radius)
+        if not lost <= MOST_SPILL:
+            report["status"] = (
+                f"{lost:.0%} of the light falls outside {window} pixels; a window of about {window_of_rays(reach)} "
+                "holds it"
+            )
+        return array, report
+
+
+def psfs(
+    cameras: Camera | Sequence[Camera],
+    depth_m: Sequence[float] | float,
+    field: Sequence[Field] | Field = (0.0, 0.0),
+    size: int | None = None,
+    bands: BandsLike = "rgb",
+    *,
+    relative_illumination: bool = True,
+    **options: Any,
+) -> PsfBatch:
+    """PSFs of many cameras, depths and fields in one array; a single camera, depth or field goes with all others.
+
+    Without a `size` all windows are as large as the widest blur needs. Nothing is raised for one of the PSFs: each
+    report has its `status`. With `relative_illumination` reports tell the light of the field against the axis'.
+    """
+    settings = checked_options(PsfOptions, options, "PSFs")
+    rows = _rows(cameras, depth_m, field)
+    _check_points([d for _, d, _ in rows], [f for _, _, f in rows], size)
+    with_iris = [camera.iris is not None for camera, _, _ in rows]
+    if any(with_iris) and not all(with_iris):
+        raise DefocusError("cameras with and without blades: compute their PSFs in two calls")
+    axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if relative_illumination else {}
+    every = [*rows, *((camera, depth, (0.0, 0.0)) for camera, depth in axis.values())]
+    traced = TracedRequests(
+        make_requests([c for c, _, _ in every], [d for _, d, _ in every], [f for _, _, f in every]),
+        parse_bands(bands),
+    )
+    batch = _in_one_window(traced, rows, size, settings)
+    if axis:
+        areas = traced.pupil_areas()
+        centre = dict(zip(axis, areas[len(rows) :], strict=True))
+        for (camera, depth, _), area, report in zip(rows, areas, batch.reports, strict=False):
+            if report["status"] == "ok" and np.isfinite(centre[id(camera), depth]):
+                report["relative_illumination"] = float(area / centre[id(camera), depth])
+    return batch
+
+
+def make_requests(cameras: Sequence[Camera], depth_m: Sequence[float], field: Sequence[Field]) -> Requests:
+    """The PSF engine's requests: one row for each camera, depth (m) and field position."""
+
+    def column(values: Sequence[Any], unit: float = 1.0) -> np.ndarray:
+        return np.asarray(values, float) * unit
+
+    heights = [math.hypot(*f) * float(camera.image_radius_mm) for camera, f in zip(cameras, field, strict=True)]
+    shifts = [math.nan if camera.sensor_shift_mm is None else camera.sensor_shift_mm for camera in cameras]
+    points = Points(
+        height=column(heights),
+        azimuth=column([math.atan2(f[1], f[0]) if tuple(f) != (0.0, 0.0) else math.pi / 2.0 for f in field]),
+        depth=column(depth_m, 1e3),
+        focus=column([camera.focus_m for camera in cameras], 1e3),
+        shift=column(shifts),
+        pixel=column([camera.pixel_um for camera in cameras], 1e-3),
+        iris=stack_irises([camera.iris for camera in cameras]),
+    )
+    return Requests.of([camera.optics for camera in cameras], points)
+
+
+def _in_one_window(
+    traced: TracedRequests, rows: list[tuple[Camera, float, Field]], size: int | None, options: PsfOptions
+) -> PsfBatch:
+    """The PSFs of the first requests in windows of `size`, or of the smallest size that holds them all."""
+    numbers = range(len(rows))
+    if size is not None:
+        return traced.psfs(size, options, numbers)
+    window = max(window_for(camera.circle_of_confusion_px(depth), LARGEST) for camera, depth, _ in rows)
+    while True:
+        batch = traced.psfs(window, options, numbers)
+        spilled = [
+            row
+            for row, report in enumerate(batch.reports)
+            if report.get("energy_outside", 0.0) > SPILL
+            and report["blur_mm"] > window / 2.0 * float(batch.pixel_um[row]) * 1e-3
+        ]
+        larger = larger_window(window, LARGEST)
+        if not spilled or larger is None:
+            return batch
+        window = larger
+
+
+def _rows(
+    cameras: Camera | Sequence[Camera], depth_m: Sequence[float] | float, field: Sequence[Field] | Field
+) -> list[tuple[Camera, float, Field]]:
+    many = [cameras] if isinstance(cameras, Camera) else list(cameras)
+    if not all(isinstance(camera, Camera) for camera in many):
+        raise DefocusError(f"PSFs of {type(many[0]).__name__}; expected cameras, such as Camera(load_lens(name))")
+    depths = np.atleast_1d(np.asarray(depth_m, float))
+    places = np.atleast_2d(np.asarray(field, float))
+    if depths.ndim != 1 or places.ndim != 2 or places.shape[1] != 2:
+        raise DefocusError(
+            f"depths of shape {depths.shape} and fields of shape {places.shape}; expected numbers and pairs (x, y)"
+        )
+    count = max(len(many), len(depths), len(places))
+    for name, length in (("cameras", len(many)), ("depths", len(depths)), ("fields", len(places))):
+        if length not in (1, count):
+            raise DefocusError(f"{length} {name} for {count} PSFs; expected one, or as many")
+    pairs = [(float(x), float(y)) for x, y in places]
+    return [(many[i % len(many)], float(depths[i % len(depths)]), pairs[i % len(pairs)]) for i in range(count)]
+
+
+def _check_points(depth_m: Sequence[float | None], field: Sequence[Field | None], size: int | None) -> None:
+    for depth in depth_m:
+        if depth is not None and not depth > 0.0:
+            raise DefocusError(f"depth {depth} m; expected a positive number or inf")
+    for place in field:
+        if place is not None and not math.hypot(*place) <= 1.0 + 1e-9:
+            raise DefocusError(f"field ({place[0]}, {place[1]}) lies outside the image circle of radius 1")
+    if size is not None and not (isinstance(size, int | np.integer) and 1 <= size <= 4096):
+        raise DefocusError(f"a window of {size} pixels; expected a whole number from 1 to 4096")
+
+
+def _pair(field: Any) -> Field | None:
+    """The field position as numbers; None while JAX traces it."""
+    try:
+        x, y = field
+    except (TypeError, ValueError):
+        raise DefocusError(f"field {field!r}; expected where the point appears, (x, y)") from None
+    x, y = _value(x), _value(y)
+    return None if x is None or y is None else (float(x), float(y))
+
+
+def _traced(tree: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def _value(tree: Any) -> Any:
+    """The numbers themselves where JAX knows them (also while it differentiates), None within jit and vmap."""
+    if not _traced(tree):
+        return tree
+    stopped = jax.lax.stop_gradient(tree)
+    return None if _traced(stopped) else jax.tree.map(np.asarray, stopped)
+
+
+def _array(value: Any) -> Any:
+    """Numbers as an array of numpy; arrays of JAX as they are."""
+    return value if isinstance(value, jax.Array) else np.asarray(value, float)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's; arrays and what JAX traces as they are."""
+    return float(value) if not isinstance(value, jax.core.Tracer) and np.ndim(value) == 0 else value
+
+
+def _first_order(optics: PackedLens) -> FirstOrder:
+    """First-order data, of numpy where no number of the lens is traced."""
+    if _traced(optics):
+        return first_order(optics.system)
+    own = optics.__dict__.get("_first_order")
+    if own is None:
+        with jax.ensure_compile_time_eval():
+            own = jax.tree.map(np.asarray, first_order(optics.system))
+        optics.__dict__["_first_order"] = own
+    return own
+
+
+def _changed(optics: PackedLens, name: str, place: tuple[int | slice, ...], value: Scalar) -> PackedLens:
+    leaf = getattr(optics.system, name)
+    if isinstance(value, jax.Array) or isinstance(leaf, jax.Array):
+        leaf = jnp.asarray(leaf).at[place].set(value)
+    else:
+        leaf = leaf.copy()
+        leaf[place] = value
+    return PackedLens(optics.lens, eqx.tree_at(lambda s: getattr(s, name), optics.system, leaf))
+
+
+@jax.jit
+def _sensor_z(system: System, focus: Float[Array, ""]) -> Float[Array, ""]:
+    from .psf.poses import focused_sensor
+
+    return focused_sensor(system, first_order(system), focus)
+
+
+@jax.jit
+def _angle_chief_ray(system: System, angle: Float[Array, ""], plane: Float[Array, ""]) -> Any:
+    return chief_ray(system, angle, "angle", plane)
+
+
+def _disc_outside(radius_px: float, window: int) -> float:
+    """Part of a disc about pixel window // 2 that a square window does not hold."""
+    radius, half = abs(radius_px), window / 2.0
+    if radius <= half:
+        return 0.0
+    x = (np.arange(2048) + 0.5) / 2048 * min(half, radius)
+    inside = 4.0 * float(np.minimum(np.sqrt(radius**2 - x**2), half).mean()) * min(half, radius)
+    return 1.0 - inside / (math.pi * radius**2)
+
+
+def vars_of(options: PsfOptions) -> dict[str, Any]:
+    """The fields of options by name."""
+    return {field.name: getattr(options, field.name) for field in fields(options)}
+
+
+def _drawn(function: str, *values: Any, **options: Any) -> Any:
+    """A figure by `defocus.draw`, which stands above and is asked for by name."""
+    import importlib
+
+    return getattr(importlib.import_module("defocus.draw"), function)(*values, **options)

@@ -1,0 +1,124 @@
+"""How a lens stands to its sensor, and how it sees one direction: the same for objects at any depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..optics.batch import over_lenses
+from ..optics.field import vergence_of
+from ..optics.focus import best_focus
+from ..optics.paraxial import FirstOrder, first_order
+from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, launch
+from ..optics.system import Bucket, System, stack_systems
+from ..optics.trace import trace
+from .requests import Requests
+
+AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
+
+
+class Pose(eqx.Module):
+    """The sensor's place and the chief ray of one image height."""
+
+    data: FirstOrder
+    sensor_z: Float[Array, "*batch"]  # mm from the prescription's image plane
+    chief: ChiefRay
+    landing: Float[Array, "*batch"]  # mm; where the chief ray meets the sensor
+
+
+def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) -> Float[Array, ""]:
+    """Place of a sensor (mm in the frame of the image plane) that is focused on the axis at depth `focus` (mm).
+
+    It is the plane of least RMS spot of the axial beam.
+    """
+    axis = axial_ray()
+    vergence = vergence_of(axis, focus - data.entrance_pupil)
+    # Which rays of which grid pass has no derivative. How the grid grows with the pupil, and where its rays come
+    # together, has.
+    bundle = find_bundle(
+        *jax.lax.stop_gradient((system, axis, vergence)), samples=65, rounds=2, data=jax.lax.stop_gradient(data)
+    )
+    return _focus_of_rays(bundle, system, vergence, data.entrance_pupil_radius)
+
+
+@jax.custom_jvp
+def _focus_of_rays(
+    bundle: Bundle, system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]
+) -> Float[Array, ""]:
+    return best_focus(bundle.traced)
+
+
+@_focus_of_rays.defjvp
+def _focus_of_rays_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    bundle, *_, radius = primals
+
+    def focus(system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]) -> Float[Array, ""]:
+        x, y = (v * (pupil_radius / radius) for v in (bundle.x, bundle.y))
+        return best_focus(trace(system, launch(axial_ray(), x, y, vergence, system.index[0])))
+
+    return jax.jvp(focus, tuple(primals[1:]), tuple(tangents[1:]))
+
+
+def find_pose(system: System, height: Float[Array, ""], focus: Float[Array, ""], shift: Float[Array, ""]) -> Pose:
+    """A sensor focused on the axis at `focus` mm, or `shift` mm behind the image plane where that is not nan, and the
+    chief ray to the image height (mm): on the focused sensor, or on the image plane."""
+    data = first_order(system)
+    own_plane = jnp.isfinite(shift)
+    sensor_z = jnp.where(own_plane, shift, focused_sensor(system, data, focus))
+    plane = jnp.where(own_plane, 0.0, sensor_z)
+    chief = chief_ray(system, height, "image_height", plane)
+    return Pose(data, sensor_z, chief, chief.image_height + chief.image_slope * (sensor_z - plane))
+
+
+@jax.jit
+def _find_poses(
+    system: System,
+    height: Float[Array, " batch"],
+    focus: Float[Array, " batch"],
+    shift: Float[Array, " batch"],
+    count: Int[Array, ""],
+) -> Pose:
+    return over_lenses(find_pose, system, height, focus, shift, count=count)
+
+
+def poses_of(requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str) -> Callable[[Sequence[int]], Pose]:
+    """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host."""
+    points = requests.points
+    numbers: dict[tuple[int, float, float, float | None], int] = {}
+    own: dict[int, int] = {}
+    first: list[int] = []  # a row that has each of the poses
+    for row in rows:
+        shift = float(points.shift[row])
+        key = (
+            int(requests.lens[row]),
+            float(points.height[row]),
+            float(points.focus[row]),
+            None if math.isnan(shift) else shift,
+        )
+        if key not in numbers:
+            numbers[key] = len(first)
+            first.append(row)
+        own[row] = numbers[key]
+    blocks = []
+    for start in range(0, len(first), AT_ONCE[kind]):
+        part = first[start : start + AT_ONCE[kind]]
+        padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
+        systems = systems_of(requests, padded, bucket)
+        at = points.take(padded)
+        blocks.append(_find_poses(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
+    poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(blocks))
+    return lambda chosen: jax.tree.map(lambda leaf: leaf[[own[row] for row in chosen]], poses)
+
+
+def systems_of(requests: Requests, rows: Sequence[int], bucket: Bucket) -> System:
+    """The lens of each row as arrays; each lens is padded once, however often it occurs."""
+    different, which = np.unique(requests.lens[np.asarray(rows)], return_inverse=True)
+    stacked = stack_systems([requests.lenses[k] for k in different], bucket)
+    return jax.tree.map(lambda leaf: leaf[which], stacked)

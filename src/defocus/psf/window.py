@@ -1,0 +1,48 @@
+"""How large the window of a PSF is: one policy for single PSFs, photographs and pairs.
+
+The paraxial blur radius tells the window that should hold a PSF: work grows with its third power, so it is the smallest
+that has room for the circle of confusion and for some aberration. Where more than `SPILL` of the light then falls
+outside and traced rays leave the window, one at least twice as large is taken. A PSF that loses more than `MOST_SPILL`
+does not fit at all. A window that the caller names is kept as it is: the PSF fits it, or is refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+# Windows, pixels across, and points per pixel and axis in each. Small windows hold sharp PSFs, whose core is finer than
+# a pixel; the fringes of large blurs are faint. Few shapes: each of them compiles.
+WINDOWS = {16: 25, 32: 9, 64: 9, 96: 5, 128: 5, 192: 5, 256: 5, 384: 5, 512: 5}
+SPILL = 0.05  # of the light outside: from here on a larger window is tried
+MOST_SPILL = 0.2  # from here on a PSF does not fit its window
+ROOM_PX = 3.0  # around the circle of confusion, and a fifth of it: aberrations, diffraction
+LARGEST = 512  # pixels across, where nobody sets a limit
+
+
+def pixels_across(coc_px: float) -> float:
+    """Width in pixels that a PSF of this blur radius should have."""
+    return 2.0 * (1.2 * abs(coc_px) + ROOM_PX)
+
+
+def window_for(coc_px: float, most_px: int | None = None) -> int:
+    """Pixels across that should hold a PSF of this blur radius, and no more than `most_px`."""
+    width = pixels_across(coc_px)
+    window = next((size for size in WINDOWS if size >= width), 32 * math.ceil(width / 32))
+    return window if most_px is None else min(window, most_px)
+
+
+def larger_window(window: int, most_px: int) -> int | None:
+    """The next window at least twice as large, or the largest allowed; None where `window` is that already."""
+    if window >= most_px:
+        return None
+    return next((size for size in WINDOWS if 2 * window <= size < most_px), most_px)
+
+
+def points_per_pixel(window: int) -> int:
+    """Points per pixel and axis in a window that the policy has chosen."""
+    return WINDOWS.get(window, WINDOWS[LARGEST])
+
+
+def window_of_rays(reach_px: float) -> int:
+    """Pixels across that hold rays which reach so far from the point: what a refusal advises."""
+    return math.ceil(2.4 * reach_px)
