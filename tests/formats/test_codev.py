@@ -189,7 +189,7 @@ def test_what_is_wrong_is_named(triplet: str, old: str, new: str, message: str) 
 
 def test_private_glass_by_formula_is_refused(samples: Path) -> None:
     text = (samples / "private.seq").read_text()
-    with pytest.raises(UnsupportedLensError, match="PRV"):
+    with pytest.raises(UnsupportedLensError, match="PRV table is not given by indices"):
         parse(changed(text, "'MYGLASS' 1.5145", "'MYGLASS' LAU 1.5145"))
     unused = changed(changed(text, "'MYGLASS' 1.5145", "'MYGLASS' LAU 1.5145"), "0.25 'myglass'", "0.25 N-BK7")
     assert parse(unused).surfaces[0].medium == find_glass("N-BK7")

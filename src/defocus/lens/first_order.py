@@ -8,7 +8,8 @@ Refraction at a surface of power φ = (n' − n) c, c the vertex curvature (the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..errors import WavelengthError
@@ -57,14 +58,16 @@ def axial_ray(path: AxialPath) -> AxialRay:
     return AxialRay(slope, tuple(heights), u, n)
 
 
-def _ray(lens: Lens, object_distance: float) -> AxialRay:
-    wavelength = lens.wavelengths_nm[lens.primary_wavelength]
-    return axial_ray(AxialPath(lens.surfaces, object_distance, lens.object_medium, wavelength))
+def path_through(lens: Lens, object_distance: float, thickness: Mapping[int, float] | None = None) -> AxialPath:
+    """The lens for an axial ray from this distance (mm), some of its thicknesses (surface → mm) replaced."""
+    moved = thickness or {}
+    surfaces = [replace(s, thickness=moved.get(i, s.thickness)) for i, s in enumerate(lens.surfaces)]
+    return AxialPath(surfaces, object_distance, lens.object_medium, lens.wavelengths_nm[lens.primary_wavelength])
 
 
 def focal_length(lens: Lens) -> float:
     """Effective focal length in mm at the primary wavelength, inf for an afocal lens."""
-    ray = _ray(lens, math.inf)
+    ray = axial_ray(path_through(lens, math.inf))
     power = -ray.slope_out * ray.index_out
     return 1.0 / power if power else math.inf
 
@@ -78,7 +81,7 @@ def f_number(lens: Lens) -> float | None:
         return None
     diameter = aperture.value
     if aperture.kind == "stop_radius":
-        at_stop = abs(_ray(lens, math.inf).heights[lens.stop])
+        at_stop = abs(axial_ray(path_through(lens, math.inf)).heights[lens.stop])
         diameter = 2.0 * aperture.value / at_stop if at_stop else math.inf
     return abs(focal_length(lens)) / diameter
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ...errors import LensFileError, UnsupportedLensError
 from ..prescription import MAX_SURFACES
-from .text import to_float, to_int
+from .text import to_float, to_floats, to_int
 
 # Letters of the terms r^4, r^6, ... of an ASP surface; there is no I.
 ASPHERIC = {letter: 4 + 2 * i for i, letter in enumerate("ABCDEFGHJ")}
@@ -101,6 +101,9 @@ class CodeVFile:
     def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
         return LensFileError(message, file=self.file, line=line, surface=surface)
 
+    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
+        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
+
 
 _TOKEN = re.compile(r"""'([^']*)'?|"([^"]*)"?|([^\s;!,='"]+)|([;!])""")
 
@@ -173,10 +176,10 @@ def parse(text: str, file: str | Path) -> CodeVFile:
 
 
 def _numbers(result: CodeVFile, command: Command) -> list[float]:
-    values = [to_float(w.text) for w in command.words]
-    if any(v is None for v in values):
+    values = to_floats([w.text for w in command.words])
+    if values is None:
         raise result.error(f"{command.keyword}: expected numbers", line=command.line)
-    return [v for v in values if v is not None]
+    return values
 
 
 def _command(result: CodeVFile, command: Command) -> None:
@@ -232,12 +235,8 @@ def _open_surface(result: CodeVFile, command: Command) -> None:
 
 def _refuse_mirror(result: CodeVFile, surface: CodeVSurface, word: str) -> None:
     if word.upper() in ("REFL", "TIR"):
-        raise UnsupportedLensError(
-            f"{word.upper()}: reflecting surfaces are not supported",
-            file=result.file,
-            surface=surface.number,
-            line=surface.line,
-        )
+        text = f"{word.upper()}: reflecting surfaces are not supported"
+        raise result.unsupported(text, surface=surface.number, line=surface.line)
 
 
 def _target(result: CodeVFile, command: Command) -> tuple[CodeVSurface | None, list[Word]]:
@@ -261,12 +260,8 @@ def _surface_command(result: CodeVFile, keyword: str, command: Command) -> None:
         return
     first = to_float(words[0].text) if words else None
     if keyword in _REFUSED or (keyword in _TILTS and first != 0.0):
-        raise UnsupportedLensError(
-            f"{keyword}: only centred, rotationally symmetric refracting surfaces are supported",
-            file=result.file,
-            surface=surface.number,
-            line=command.line,
-        )
+        text = f"{keyword}: only centred, rotationally symmetric refracting surfaces are supported"
+        raise result.unsupported(text, surface=surface.number, line=command.line)
     if keyword == "STO":
         surface.stop = True
     elif keyword == "CIR":
@@ -300,12 +295,7 @@ def _aperture(result: CodeVFile, surface: CodeVSurface, words: list[Word], line:
     kinds = [w.text.upper() for w in words if to_float(w.text) is None and not w.quoted]
     size = next((v for w in words if (v := to_float(w.text)) is not None), None)
     if "OBS" in kinds or "HOL" in kinds:
-        raise UnsupportedLensError(
-            "CIR OBS: central obscurations are not supported",
-            file=result.file,
-            surface=surface.number,
-            line=line,
-        )
+        raise result.unsupported("CIR OBS: central obscurations are not supported", surface=surface.number, line=line)
     if size is None:
         raise result.error("CIR: expected a radius", line=line, surface=surface.number)
     if "EDG" in kinds:

@@ -6,14 +6,13 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import UnsupportedLensError
 from ...glass import AIR, Medium
 from ..first_order import AxialPath
 from ..prescription import Field, FieldKind, Lens, Surface
 from .assemble import FallbackGlass, Media, Notes, leading_dummies, make_lens, with_states
 from .codev import ASPHERIC, CodeVFile, CodeVSurface, parse
 from .codev_zoom import object_distance_of, read_zoom, system_aperture, values_of
-from .text import clean, reciprocal, to_float
+from .text import clean, reciprocal, to_float, to_floats
 
 UNITS = {"M": 1.0, "C": 10.0, "I": 25.4}
 FIELDS: dict[str, FieldKind] = {
@@ -132,15 +131,10 @@ def _medium(parts: CodeVFile, s: CodeVSurface, media: Media) -> Medium:
     name = clean(s.glass.text)
     private = parts.glasses.get(s.glass.text.upper())
     if private is not None:
-        values = [to_float(w.text) for w in private.words]
-        if not private.wavelengths_nm or any(v is None for v in values):
-            raise UnsupportedLensError(
-                f"glass {name!r} of the PRV table is not kinds by indices",
-                file=parts.file,
-                surface=s.number,
-                line=private.line,
-            )
-        indices = [v for v in values if v is not None]
+        indices = to_floats([w.text for w in private.words])
+        if not private.wavelengths_nm or indices is None:
+            text = f"glass {name!r} of the PRV table is not given by indices"
+            raise parts.unsupported(text, surface=s.number, line=private.line)
         return media.table(name, private.wavelengths_nm, indices, s.number, line=private.line)
     code = media.code(name, s.number, line=s.line)
     if code is not None:

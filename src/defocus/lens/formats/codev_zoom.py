@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from ...errors import UnsupportedLensError
-from ..first_order import AxialPath, index_of, object_na_from_working_f_number
+from ..first_order import AxialPath, index_of, object_na_from_working_f_number, path_through
 from ..prescription import Aperture, Lens, State
 from .codev import CodeVFile, Command
-from .text import INFINITY_MM, clean, to_float, to_int
+from .text import INFINITY_MM, clean, to_float, to_floats, to_int
 
 APERTURES = ("EPD", "FNO", "NA", "NAO")
 
 
 def values_of(parts: CodeVFile, command: Command) -> list[float]:
     """The numbers of a command, at least one."""
-    values = [to_float(w.text) for w in command.words]
-    if not values or any(v is None for v in values):
+    values = to_floats([w.text for w in command.words])
+    if not values:
         raise parts.error(f"{command.keyword}: expected numbers", line=command.line)
-    return [v for v in values if v is not None]
+    return values
 
 
 def object_distance_of(parts: CodeVFile, word: str, unit: float) -> float:
@@ -82,12 +81,7 @@ class Zoom:
             shift = defocus if self.image_shift is None else self.image_shift[k]
             thickness[last] = thickness.get(last, lens.surfaces[last].thickness - defocus) + shift
             distance = lens.object_distance if self.object_distance is None else self.object_distance[k]
-            path = AxialPath(
-                [replace(s, thickness=thickness.get(i, s.thickness)) for i, s in enumerate(lens.surfaces)],
-                distance,
-                lens.object_medium,
-                lens.wavelengths_nm[lens.primary_wavelength],
-            )
+            path = path_through(lens, distance, thickness)
             setting = (self.aperture[0], self.aperture[1][k]) if self.aperture else None
             states.append(
                 State(
@@ -110,11 +104,8 @@ def read_zoom(parts: CodeVFile, unit: float) -> Zoom:
         if what not in ("THI", *APERTURES) or (
             what == "THI" and target not in ("SO", "SI") and not target[1:].isdigit()
         ):
-            raise UnsupportedLensError(
-                f"ZOO {clean(what, 20)}: only distances (ZOO THI Sk) and the aperture may change",
-                file=parts.file,
-                line=command.line,
-            )
+            text = f"ZOO {clean(what, 20)}: only distances (ZOO THI Sk) and the aperture may change"
+            raise parts.unsupported(text, line=command.line)
         values = values_of(parts, command._replace(words=words[1:] if what == "THI" else words))
         if len(values) != parts.zooms:
             raise parts.error(f"ZOO {what}: {len(values)} values for {parts.zooms} positions", line=command.line)

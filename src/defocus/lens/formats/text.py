@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import math
 import stat
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from pathlib import Path
 
@@ -95,6 +96,12 @@ def to_float(word: str) -> float | None:
         except ValueError:
             return None
     return value if math.isfinite(value) else None
+
+
+def to_floats(words: Sequence[str]) -> list[float] | None:
+    """Finite numbers, or None where a word is none."""
+    values = [value for word in words if (value := to_float(word)) is not None]
+    return values if len(values) == len(words) else None
 
 
 def to_int(word: str) -> int | None:

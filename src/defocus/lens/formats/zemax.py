@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import LensFileError
+from ...errors import LensFileError, UnsupportedLensError
 from ..prescription import MAX_SURFACES
 from .text import to_float, to_int
 
@@ -79,6 +79,9 @@ class ZemaxFile:
     def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
         return LensFileError(message, file=self.file, line=line, surface=surface)
 
+    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
+        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
+
     def number(self, line: ZemaxLine, position: int, keyword: str, surface: int | None = None) -> float:
         """The finite number at a position of a line."""
         word = line.words[position] if position < len(line.words) else ""
@@ -109,10 +112,8 @@ def parse(text: str, file: str | Path) -> ZemaxFile:
     if not result.surfaces:
         raise LensFileError("no SURF block: not a Zemax lens file, or one cut short", file=file)
     if len(result.surfaces) < 3:
-        raise LensFileError(
-            f"{len(result.surfaces)} surfaces; expected object, lens and image. Is the file cut short?",
-            file=file,
-        )
+        count = len(result.surfaces)
+        raise result.error(f"{count} surfaces; expected object, lens and image. Is the file cut short?")
     return result
 
 

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...errors import UnsupportedLensError
+from ...errors import LensFileError
 from ...glass import AIR, Medium
 from ..first_order import AxialPath
 from ..prescription import Field, FieldKind, Lens, Surface
@@ -112,16 +112,14 @@ def _unit(parts: ZemaxFile, notes: Notes) -> float:
 def _refuse_modes(parts: ZemaxFile) -> None:
     mode = parts.header.get("MODE")
     if mode and mode.words and mode.words[0].upper() != "SEQ":
-        raise UnsupportedLensError(
-            f"MODE {clean(mode.text, 20)}: only sequential lenses", file=parts.file, line=mode.number
-        )
+        raise parts.unsupported(f"MODE {clean(mode.text, 20)}: only sequential lenses", line=mode.number)
 
 
 def refuse_unsupported(parts: ZemaxFile) -> None:
     """Raise for the first surface that is not a rotationally symmetric refracting one."""
 
-    def fail(text: str, s: ZemaxSurface) -> UnsupportedLensError:
-        return UnsupportedLensError(text, file=parts.file, surface=s.number, line=s.line)
+    def fail(text: str, s: ZemaxSurface) -> LensFileError:
+        return parts.unsupported(text, surface=s.number, line=s.line)
 
     for s in parts.surfaces:
         if s.type not in SHAPES:
@@ -176,12 +174,8 @@ def _semi_diameter(context: _Context, s: ZemaxSurface) -> float | None:
         if keyword in s.once:
             inner, outer = _length(context, s, keyword), _length(context, s, keyword, 1)
             if inner > 0.0:
-                raise UnsupportedLensError(
-                    f"aperture {keyword} with a central obscuration",
-                    file=context.parts.file,
-                    surface=s.number,
-                    line=s.line,
-                )
+                text = f"aperture {keyword} with a central obscuration"
+                raise context.parts.unsupported(text, surface=s.number, line=s.line)
             if outer > 0.0:
                 return outer
     if "DIAM" in s.once:
@@ -202,11 +196,8 @@ def _aspheric(context: _Context, s: ZemaxSurface) -> tuple[tuple[int, float], ..
         count = _extra(context, s, 1)
         reach = _extra(context, s, 2)
         if not 0 <= count <= 240 or (count and not reach > 0.0):
-            raise parts.error(
-                f"{s.type}: {count:g} terms with the normalisation radius {reach:g}",
-                line=s.line,
-                surface=s.number,
-            )
+            text = f"{s.type}: {count:g} terms with the normalisation radius {reach:g}"
+            raise parts.error(text, line=s.line, surface=s.number)
         for i in range(1, int(count) + 1):
             terms[step * i] = (_extra(context, s, i + 2), reach)
     result = []
@@ -214,9 +205,7 @@ def _aspheric(context: _Context, s: ZemaxSurface) -> tuple[tuple[int, float], ..
         if coefficient == 0.0:
             continue
         if power == 1:
-            raise UnsupportedLensError(
-                f"{s.type} with a term r^1 (a cone)", file=parts.file, surface=s.number, line=s.line
-            )
+            raise parts.unsupported(f"{s.type} with a term r^1 (a cone)", surface=s.number, line=s.line)
         # unit · (r / (reach · unit))^p; logarithms show an overflow before it happens
         scale = math.log10(context.unit) - power * math.log10(reach * context.unit)
         if abs(scale) > 250.0:
@@ -252,18 +241,10 @@ def _medium(context: _Context, s: ZemaxSurface) -> Medium:
 def _check_image(context: _Context, before: Medium) -> None:
     """A last surface that is no image plane shows that the file was cut short."""
     image = context.parts.surfaces[-1]
-    if _length(context, image, "DISZ") != 0.0:
-        raise context.parts.error(
-            "the last surface has a thickness, so it is not the image; is the file cut short?",
-            surface=image.number,
-            line=image.line,
-        )
-    if "GLAS" in image.once and _medium(context, image) != before:
-        raise context.parts.error(
-            "the last surface starts a glass, so it is not the image; is the file cut short?",
-            surface=image.number,
-            line=image.line,
-        )
+    thick = _length(context, image, "DISZ") != 0.0
+    if thick or ("GLAS" in image.once and _medium(context, image) != before):
+        text = f"the last surface {'has a thickness' if thick else 'starts a glass'}, so it is not the image"
+        raise context.parts.error(f"{text}; is the file cut short?", surface=image.number, line=image.line)
     curvature = image.once.get("CURV")
     if curvature and curvature.words and to_float(curvature.words[0]) not in (0.0, None):
         context.notes.add(f"surface {image.number}: the image surface is curved; taken as a plane")
@@ -320,7 +301,7 @@ def _field(context: _Context, object_distance: float) -> Field | None:
         xi = parts.number(x, i, "XFLN") if x and i < len(x.words) else 0.0
         yi = parts.number(y, i, "YFLN")
         if number == 4 and xi and yi:
-            raise UnsupportedLensError("theodolite angles off both axes", file=parts.file, line=kind_line.number)
+            raise parts.unsupported("theodolite angles off both axes", line=kind_line.number)
         points.append((xi * scale, yi * scale))
     if kind == "object_height" and math.isinf(object_distance):
         raise parts.error("fields are object heights, but the object is at infinity", line=kind_line.number)

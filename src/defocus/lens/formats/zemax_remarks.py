@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from ...errors import LensFileError
 from ...glass import Medium
 from .assemble import Media
-from .text import clean, to_float, to_int
+from .text import clean, to_float, to_floats, to_int
 from .zemax import ZemaxFile, ZemaxLine
 
 PREFIX = "defocus:"
@@ -115,9 +115,8 @@ class Remarks:
         name = clean(name)
         if catalogue == "table":
             rows = self.numbered.get(("table", number), [])
-            values = [to_float(w) for row in rows for w in row.words]
-            numbers = [v for v in values if v is not None]
-            if len(numbers) != len(values):
+            numbers = to_floats([word for row in rows for word in row.words])
+            if numbers is None:
                 raise self._fail(line)
             return media.table(name, numbers[0::2], numbers[1::2], number, line=line.number)
         if catalogue == "constant":

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from ...errors import UnsupportedLensError
-from ..first_order import AxialPath
+from ..first_order import path_through
 from ..prescription import Aperture, Field, Lens, State
 from .text import INFINITY_MM, clean, to_float
 from .zemax import Operand, ZemaxFile
@@ -38,12 +37,8 @@ def read_states(parts: ZemaxFile, lens: Lens, numbers: Sequence[int], unit: floa
             for number, word in operand.values.items():
                 configurations[number - 1].apply(operand, word)
         elif operand.name not in _IGNORED and _differs(operand):
-            raise UnsupportedLensError(
-                f"the configurations differ in {operand.name} {operand.target}; only distances, "
-                "apertures and fields may differ",
-                file=parts.file,
-                line=operand.line,
-            )
+            text = f"the configurations differ in {operand.name} {operand.target}"
+            raise parts.unsupported(f"{text}; only distances, apertures and fields may differ", line=operand.line)
     return [
         c.state(names.get(k) or f"config {k}", remarks.state_image_radius(k))
         for k, c in enumerate(configurations, start=1)
@@ -106,15 +101,15 @@ class _Configuration:
         lens, field_ = self.lens, self._field()
         if image_radius is None and field_ is not None and lens.field is not None and field_.radius > 0.0:
             image_radius = field_.radius if lens.image_radius == lens.field.radius else None
-        state = State(
+        return State(
             name=name,
             thickness=tuple(sorted(self.thickness.items())),
             semi_diameter=tuple(sorted(self.semi_diameter.items())),
             object_distance=self.object_distance,
+            aperture=self._aperture(),
             field=field_,
             image_radius=image_radius,
         )
-        return replace(state, aperture=self._aperture())
 
     def _field(self) -> Field | None:
         field_ = self.lens.field
@@ -130,11 +125,6 @@ class _Configuration:
     def _aperture(self) -> Aperture | None:
         if aperture_keyword(self.parts) == "FLOA":
             return None if self.stop_radius is None else Aperture("stop_radius", self.stop_radius)
-        lens = self.lens
-        path = AxialPath(
-            [replace(s, thickness=self.thickness.get(i, s.thickness)) for i, s in enumerate(lens.surfaces)],
-            lens.object_distance if self.object_distance is None else self.object_distance,
-            lens.object_medium,
-            lens.wavelengths_nm[lens.primary_wavelength],
-        )
+        distance = self.lens.object_distance if self.object_distance is None else self.object_distance
+        path = path_through(self.lens, distance, self.thickness)
         return system_aperture(self.parts, path, self.unit, self.aperture)
