@@ -97,7 +97,7 @@ def middle_of(size: tuple[int, int]) -> tuple[float, float]:
 
 def register(
     sharp: Float[np.ndarray, "h w"],
-    blurred: Float[np.ndarray, "h w"],
+    blurred: Float[np.ndarray, "_ _"],
     *,
     block_px: int = 128,
     search_px: float = 6.0,

@@ -204,7 +204,7 @@ def opened_image(source: str | Path | BinaryIO, file: str | Path, failure: type[
 # --- writing ---
 
 
-def quantise(display: Float[np.ndarray, "h w 3"], bits: int) -> Shaped[np.ndarray, "h w 3"]:
+def quantise(display: Shaped[np.ndarray, "h w 3"], bits: int) -> Shaped[np.ndarray, "h w 3"]:
     """Display values 0..1 as whole numbers of 8 or 16 bits, to the nearest; what lies outside is clipped.
 
     A band of rows at a time: of a whole photograph, nothing is held beside the input and the result.

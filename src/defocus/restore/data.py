@@ -56,7 +56,7 @@ class CropView(NamedTuple):
     flipped: bool
     turned: bool
 
-    def of(self, picture: Values) -> Values:
+    def of(self, picture: Values) -> Shaped[np.ndarray, "view_rows view_cols 3"]:
         """This view of a picture; nothing is copied."""
         part = picture[self.top : self.top + self.rows, self.left : self.left + self.cols]
         if self.mirrored:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Channels = Literal["rgb", "grey"]
 Window = Literal["gaussian", "uniform"]
-RgbPicture = Float[np.ndarray, "rows cols 3"]
+RgbPicture = Float[np.ndarray, "..."]  # of any shape: others than [rows, columns, 3], or two, are refused
 
 LUMA = (0.299, 0.587, 0.114)
 SIGMA, WINDOW_PX = 1.5, 11  # of the Gaussian window
@@ -67,7 +67,7 @@ def ssim(
     return float(np.mean(_similarity(a, b, mean, data_range, unbiased)))
 
 
-def grey(image: RgbPicture, data_range: float = 1.0) -> Float[np.ndarray, "rows cols"]:
+def grey(image: Float[np.ndarray, "rows cols 3"], data_range: float = 1.0) -> Float[np.ndarray, "rows cols"]:
     """0.299 R + 0.587 G + 0.114 B, rounded to whole values from 0 to 255."""
     return np.round(np.asarray(image, np.float64) @ np.array(LUMA) * (255.0 / data_range))
 

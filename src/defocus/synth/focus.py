@@ -17,12 +17,12 @@ from .plan import Focus
 
 def to_t(depth_m: Float[np.ndarray, "*n"] | float, plan: Focus) -> Float[np.ndarray, "*n"]:
     """Where a distance lies on the scale of the draws; near is large."""
-    return 1.0 / (np.asarray(depth_m, np.float64) - plan.nearest_m + 1.0)
+    return np.asarray(1.0 / (np.asarray(depth_m, np.float64) - plan.nearest_m + 1.0))
 
 
 def from_t(t: Float[np.ndarray, "*n"] | float, plan: Focus) -> Float[np.ndarray, "*n"]:
     """The distance in metres."""
-    return 1.0 / np.asarray(t, np.float64) - 1.0 + plan.nearest_m
+    return np.asarray(1.0 / np.asarray(t, np.float64) - 1.0 + plan.nearest_m)
 
 
 def clusters(depth_m: Float[np.ndarray, "*n"], plan: Focus) -> Float[np.ndarray, " k"]:

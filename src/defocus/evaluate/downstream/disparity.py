@@ -43,7 +43,7 @@ class DisparityEstimator:
             return depth_anything(torch, self._network, pixels).float().cpu().numpy()
 
 
-def disparity_rmse(disparity: Float[np.ndarray, "h w"], truth: Float[np.ndarray, "h w"], *, aligned: bool) -> float:
+def disparity_rmse(disparity: Float[np.ndarray, "h w"], truth: Float[np.ndarray, "_ _"], *, aligned: bool) -> float:
     """Root mean square error; `aligned`: after the best scale and shift of `disparity`."""
     if disparity.shape != truth.shape:
         raise DefocusError(f"disparities of shapes {disparity.shape} and {truth.shape}; expected the same")
