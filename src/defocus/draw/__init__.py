@@ -6,8 +6,9 @@ Names are imported on first use.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .card import draw_card
@@ -23,23 +24,6 @@ if TYPE_CHECKING:
     from .spots import draw_spots
     from .style import FIGURE_SUFFIXES, check_figure_path, figure_png, html_image, save
     from .synth_pair import draw_pair
-
-_MODULES = {
-    "card": ("draw_card",),
-    "charts": ("BlurLine", "draw_blur_levels", "draw_training_curves"),
-    "diversity": ("draw_diversity",),
-    "layout": ("draw_layout",),
-    "plots": ("plot_camera", "plot_lens", "plot_photograph", "plot_psf"),
-    "psf_grid": ("compute_psf_grid", "draw_psf_grid", "draw_through_focus"),
-    "psf_picture": ("check_scale",),
-    "psf_plot": ("draw_psf",),
-    "pupils": ("draw_pupils", "draw_wavefronts"),
-    "side_by_side": ("Panel", "check_sweep_path", "draw_comparison", "draw_depth", "draw_samples", "write_sweep"),
-    "spots": ("draw_spots",),
-    "style": ("FIGURE_SUFFIXES", "check_figure_path", "figure_png", "html_image", "save"),
-    "synth_pair": ("draw_pair",),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "FIGURE_SUFFIXES",
@@ -74,12 +58,4 @@ __all__ = [
     "write_sweep",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__)
