@@ -170,12 +170,18 @@ class Camera(eqx.Module):
     @property
     def paraxial(self) -> ParaxialCamera:
         """The camera to first order: sensor, pitch, blur radii."""
+        own = self.__dict__.get("_paraxial")
+        if own is not None:
+            return own
         data = self.first_order
         if self.sensor_shift_mm is None:
             sensor = image_position(data, _array(self.focus_m) * 1e3)
         else:
             sensor = data.image_plane + _array(self.sensor_shift_mm)
-        return ParaxialCamera(data, sensor, _array(self.pixel_um) * 1e-3, _array(self.image_radius_mm))
+        own = ParaxialCamera(data, sensor, _array(self.pixel_um) * 1e-3, _array(self.image_radius_mm))
+        if not _traced(own):
+            self.__dict__["_paraxial"] = own
+        return own
 
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         """Signed paraxial blur radius in pixels of points at `depth_m`, positive beyond the focus."""
@@ -239,8 +245,10 @@ class Camera(eqx.Module):
         value = _value(focus_m)
         if value is not None and not value > 0.0:
             raise DefocusError(f"focus distance {value} m; expected a positive number or inf")
-        if value is not None and _value(self.optics) is not None:
-            front = max(float(_value(self.paraxial.front_focus_m)), 0.0)  # type: ignore[arg-type]
+        optics = None if value is None else _value(self.optics)
+        if optics is not None:
+            data = _first_order(optics)
+            front = max(float(data.entrance_pupil - data.front_focal_distance) * 1e-3, 0.0)
             if not value > front:
                 raise DefocusError(
                     f"{self.lens.name}: a focus distance of {value:g} m lies within its front focal point at "
@@ -454,7 +462,7 @@ class Camera(eqx.Module):
         else:
             report = {"status": "ok", "circle_of_confusion_px": radius}
             if method == "fraunhofer":
-                data, defocus = self.first_order, float(self.paraxial.defocus_mm(_array(depth_m)))
+                data, defocus = self.first_order, float(self.paraxial.blur(_array(depth_m))[1])
                 pitch = float(self.pixel_um)
                 pictures = [fraunhofer(float(data.na), defocus, wave, pitch, window) for wave in bands.mean_nm]
                 report["defocus_mm"] = defocus

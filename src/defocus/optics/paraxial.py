@@ -179,10 +179,10 @@ def circle_of_confusion(
 
 def blur_radius(lens: FirstOrder, depth: Float[Any, "*#d"], sensor: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
     """Signed radius (mm) of the blur of a point at `depth` on a sensor `sensor` mm behind the last surface."""
-    return _image_slope(lens, depth) * (sensor - image_position(lens, depth))
+    return image_slope(lens, depth) * (sensor - image_position(lens, depth))
 
 
-def _image_slope(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
+def image_slope(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
     """Slope of the marginal ray in image space, positive, for an axial point at `depth`."""
     power = lens.image_index / lens.focal_length
     # 1 / pupil magnification, zero for an exit pupil at infinity.

@@ -5,18 +5,21 @@ One camera, or many with leading axes on every leaf; arithmetic alone, so that a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from .paraxial import FirstOrder, blur_radius, image_position
+from .paraxial import FirstOrder, image_position, image_slope
 
 MM = np.float64(1e3)  # per metre; in double precision, whatever depths come in
 
 
-class ParaxialCamera(eqx.Module):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)  # no eqx.Module: these are made a hundred thousand times when a data set is drawn
+class ParaxialCamera:
     """First-order numbers of a camera; lengths in mm."""
 
     data: FirstOrder
@@ -32,13 +35,15 @@ class ParaxialCamera(eqx.Module):
         """The camera with pixels of which so many fill the diameter of its image circle."""
         return ParaxialCamera(self.data, self.sensor, filling_pitch(self.image_radius, diagonal_px), self.image_radius)
 
+    def blur(self, depth_m: Any) -> tuple[Any, Any]:
+        """Signed blur radius (pixels, positive beyond the focus) and way from the image to the sensor (mm)."""
+        depth = depth_m * MM
+        defocus = self.sensor - image_position(self.data, depth)
+        return image_slope(self.data, depth) * defocus / self.pixel, defocus
+
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         """Signed blur radius in pixels of points at `depth_m`, positive beyond the focus."""
-        return blur_radius(self.data, depth_m * MM, self.sensor) / self.pixel
-
-    def defocus_mm(self, depth_m: Any) -> Any:
-        """Distance from the image of a point at `depth_m` to the sensor."""
-        return self.sensor - image_position(self.data, depth_m * MM)
+        return self.blur(depth_m)[0]
 
     @property
     def front_focus_m(self) -> Any:

@@ -125,8 +125,9 @@ def safe_lenses(
     depth, focus = np.array(depth_m)[:, None], np.array(focus_m[::-1])[:, None]
     cameras = table.filled(diagonal_px).focused(focus)
     in_front = (depth.min() > table.front_focus_m) & (focus.min() > table.front_focus_m)
-    samples = PAPER_FACTOR * paper_bound(table.data.na, cameras.defocus_mm(depth), np.asarray(D_LINE_NM * 1e-6))
-    small = (np.abs(cameras.circle_of_confusion_px(depth)) <= plan.coc_limit_px).all(0)
+    radius, defocus = cameras.blur(depth)
+    samples = PAPER_FACTOR * paper_bound(table.data.na, defocus, np.asarray(D_LINE_NM * 1e-6))
+    small = (np.abs(radius) <= plan.coc_limit_px).all(0)
     return np.asarray(in_front & small & (samples <= plan.limits.samples).all(0))
 
 
