@@ -1,6 +1,6 @@
 """How many samples does a defocused PSF take? Section 5.3 of the paper: its bound, and the Rayleigh–Sommerfeld sum.
 
-    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 2] [--keep FILE.npz]
+    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 2] [--keep FILE.npz] [--quick]
 
 JP 2017-003807 Example 4 (Nikon AF-S 24 mm f/1.8G ED), a point on the axis at 0.8 m, the sensor focused at infinity,
 64 × 64 pixels, d line. The paper gives N_inf = 366, takes 2 N_inf = 732 samples for its own transform, and sums over
@@ -21,48 +21,46 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from defocus.psf.compute import psf_batch
-from defocus.psf.spectrum import parse_bands
 
+from defocus import Camera
+from defocus.camera import make_requests
 from defocus.draw import style
 from defocus.draw.psf_picture import paint_psf, psf_scale_bar, tile_side
 from defocus.draw.sheet import Sheet
 from defocus.lens.formats import read_lens
-from defocus.lens.prescription import Lens
+from defocus.lens.prescription import D_LINE_NM
+from defocus.optics.wavefront import Wavefront
+from defocus.psf.bands import parse_bands
+from defocus.psf.engine import PsfOptions
+from defocus.psf.fourier import Transform, chirp_z, matrix_dft
 from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
-from defocus.psf.propagate import intensity_batch, window_axis
-from defocus.psf.wavefronts import Wavefronts, wavefront_batch
-from machine import machine
+from defocus.psf.paper import paper_wavefront
+from defocus.psf.poses import Pose, find_pose
+from defocus.psf.propagate import Intensity, intensity, window_axis
+from defocus.psf.pupil_function import PupilFunction
+from defocus.psf.requests import Points
+from defocus.psf.sampling import bucket
+from machine import machine, median_seconds
 
 PAPER_BOUND = 366
 SIZE = 64
 SHOWN = 11  # of the sums, in the figure
-POINT = {"height_mm": [0.0], "azimuth": [math.pi / 2.0], "depth_mm": [800.0], "focus_mm": [math.inf]}
+DEPTH_M = 0.8
+AXIS = (0.0, 0.0)
+KERNELS: dict[str, Transform] = {"matrix": matrix_dft, "chirp-z": chirp_z}
 SAMPLES = (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 512, 768)  # the paper stops at 256
 FULL_FRAME = (1680, 1120)
 ROW_SUPERSAMPLE = 5
 VALID = 0.03  # relative L1
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def seconds(call: Callable[[], object], repeat: int) -> float:
-    """Median time of a call, after a first one that compiles."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def l1(a: np.ndarray, b: np.ndarray) -> float:
@@ -72,31 +70,38 @@ def l1(a: np.ndarray, b: np.ndarray) -> float:
 # --- our PSF ----------------------------------------------------------------------------------------------------------
 
 
-def ours(lens: Lens, pixel_um: float, supersample: int) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+@partial(jax.jit, static_argnames=("samples", "supersample", "kernel"))
+def propagated(
+    pupil: PupilFunction, pixel: jax.Array, *, samples: int, supersample: int, kernel: str = "matrix"
+) -> Intensity:
+    """The propagation alone, by one of the kernels."""
+    return intensity(
+        pupil, pixel, samples=samples, size=SIZE, supersample=supersample, transform=KERNELS[kernel], dtype=jnp.float32
+    )
+
+
+def ours(camera: Camera, supersample: int) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Numbers, the PSF at the paper's 2 N_inf samples, and the one at as many as the rays ask for."""
-    request = POINT | {"pixel_um": [pixel_um], "size": SIZE, "bands": "d", "supersample": supersample}
-    found = psf_batch([lens], sampling="rays", **request)
-    report = found.reports[0]
-    spectrum = wavefront_batch([lens], **POINT).spectrum
-    one = jax.tree.map(lambda leaf: leaf[:, 0], spectrum)
-    rows, kept = [], {}
-    for name, sampling in (("2 N_inf", round(2.0 * report["sampling_bound"])), ("paper", "paper"), ("rays", "rays")):
-        psf = psf_batch([lens], sampling=sampling, **request)
-        kept[name] = psf.psf[0, 0]
-        count = int(psf.reports[0]["samples"])
-        doubled = psf_batch([lens], sampling=2 * count, **request).psf[0, 0]
-        row = {"sampling": name, "samples": count, "relative_l1_to_twice_as_many": l1(kept[name], doubled)}
-        for kernel in ("matrix", "chirp-z"):
-            row[f"propagation_{kernel}_s"] = seconds(
-                lambda k=kernel, n=count: intensity_batch(
-                    one, jnp.array([pixel_um * 1e-3]), samples=n, size=SIZE, supersample=supersample, kernel=k
-                ),
-                7,
+    traced = camera.trace([DEPTH_M], [AXIS], "d")
+    report = traced.psfs(SIZE, PsfOptions(supersample=supersample)).reports[0]
+    pupil = jax.tree.map(lambda leaf: leaf[0, 0], camera.wavefronts([DEPTH_M], [AXIS], "d").pupil)
+    pixel = jnp.array(float(camera.pixel_um) * 1e-3)
+    bound = 2.0 * report["sampling_bound"]
+    rows, psfs = [], {}
+    for name, samples in (("2 N_inf", round(bound)), ("paper", bucket(bound)), ("rays", int(report["samples"]))):
+        psfs[name] = traced.psfs(SIZE, PsfOptions(samples=samples, supersample=supersample)).psf[0, 0]
+        doubled = traced.psfs(SIZE, PsfOptions(samples=2 * samples, supersample=supersample)).psf[0, 0]
+        row = {"sampling": name, "samples": samples, "relative_l1_to_twice_as_many": l1(psfs[name], doubled)}
+        for kernel in KERNELS:
+            row[f"propagation_{kernel}_s"] = median_seconds(
+                lambda k=kernel, n=samples: propagated(pupil, pixel, samples=n, supersample=supersample, kernel=k), 7
             )
-        row["with_trace_and_fit_s"] = seconds(lambda s=sampling: psf_batch([lens], sampling=s, **request).psf, 5)
+        row["with_trace_and_fit_s"] = median_seconds(
+            lambda n=samples: camera.psfs([DEPTH_M], [AXIS], SIZE, "d", samples=n, supersample=supersample).psf, 5
+        )
         rows.append(row)
     numbers = {k: report[k] for k in ("sampling_bound", "samples_needed", "blur_mm", "energy_outside")}
-    return numbers | {"rows": rows}, kept["2 N_inf"], kept["rays"]
+    return numbers | {"rows": rows}, psfs["2 N_inf"], psfs["rays"]
 
 
 # --- the Rayleigh–Sommerfeld sum --------------------------------------------------------------------------------------
@@ -144,12 +149,12 @@ def sum_over_row(patches: Patches, x: jax.Array) -> jax.Array:
     return _sum_wavelets(points, patches.back.astype(jnp.float32), waves, weight, patches.wavelength)
 
 
-def scan(found: Wavefronts, pixel: float, bound: float) -> dict[str, Any]:
+def scan(wavefront: Wavefront, pose: Pose, pixel: float, bound: float) -> dict[str, Any]:
     """Errors along the middle row against a sum with twice the bound's samples, N around the bound."""
     x = window_axis(SIZE, jnp.array(pixel), ROW_SUPERSAMPLE)
 
     def row(samples: int) -> np.ndarray:
-        patches = patches_from_wavefront(found.wavefront, found.pose.data, found.pose.sensor_z, samples=samples)
+        patches = patches_from_wavefront(wavefront, pose.data, pose.sensor_z, samples=samples)
         return np.asarray(sum_over_row(lit(patches), x), float) / float(samples) ** 4
 
     step = 16 if bound < 500 else 32
@@ -160,22 +165,29 @@ def scan(found: Wavefronts, pixel: float, bound: float) -> dict[str, Any]:
     return {"pixel_um": pixel * 1e3, "bound": bound, "valid_from": max(bad) + step, "step": step, "errors": errors}
 
 
+@jax.jit
+def exit_pupil_wavefront(system: Any, point: Points) -> tuple[Wavefront, Pose]:
+    """The paper's wavefront, fitted on the exit pupil sphere."""
+    pose = find_pose(system, point.height, point.focus, point.shift)
+    return paper_wavefront(system, pose, point, jnp.array(D_LINE_NM * 1e-6)), pose
+
+
 def rayleigh_sommerfeld(
-    lens: Lens, truth: np.ndarray, pixel_um: float, supersample: int
+    camera: Camera, truth: np.ndarray, supersample: int, counts: tuple[int, ...]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    found = jax.tree.map(lambda leaf: leaf[0], wavefront_batch([lens], form="exit-pupil", **POINT))
-    found = Wavefronts(**(vars(found) | {"wavefront": jax.tree.map(lambda leaf: leaf[0], found.wavefront)}))
-    wavefront = found.wavefront
+    requests = make_requests([camera], [DEPTH_M], [AXIS])
+    point = jax.tree.map(lambda leaf: leaf[0], requests.points)
+    wavefront, pose = exit_pupil_wavefront(camera.optics.system, point)
     half, blur = float(wavefront.half.max()), float(jnp.abs(wavefront.blur).max())
     wavelength = float(wavefront.wavelength)
 
     def bound(pixel: float) -> float:
         return 2.0 * half * ((SIZE + 1) / 2.0 * pixel + blur) / wavelength
 
-    pixel = pixel_um * 1e-3
+    pixel = float(camera.pixel_um) * 1e-3
     rows, psfs = [], []
-    for samples in SAMPLES:
-        patches = patches_from_wavefront(wavefront, found.pose.data, found.pose.sensor_z, samples=samples)
+    for samples in counts:
+        patches = patches_from_wavefront(wavefront, pose.data, pose.sensor_z, samples=samples)
         psf, took = sum_over_window(lit(patches), pixel, supersample)
         psfs.append(psf)
         rows.append(
@@ -189,22 +201,22 @@ def rayleigh_sommerfeld(
             }
         )
         print(rows[-1], flush=True)
-    patches = lit(patches_from_wavefront(wavefront, found.pose.data, found.pose.sensor_z, samples=SAMPLES[0]))
+    patches = lit(patches_from_wavefront(wavefront, pose.data, pose.sensor_z, samples=counts[0]))
     outputs = [(SIZE * u, sum_over_window(patches, pixel, u)[1]) for u in (1, 2, 3)]
     slope = np.polyfit(np.log([r["samples"] for r in rows]), np.log([r["seconds"] for r in rows]), 1)[0]
     out_slope = np.polyfit(*np.log(np.array(outputs)).T, 1)[0]
-    wide = 2.0 * lens.image_radius / math.hypot(*FULL_FRAME)
+    wide = 2.0 * float(camera.image_radius_mm) / math.hypot(*FULL_FRAME)
     return {
         "half_width_direction_cosine": half,
         "blur_radius_mm": blur,
-        "defocus_mm": float(found.paraxial_defocus),
-        "na": float(found.pose.data.na),
+        "defocus_mm": float(camera.paraxial.defocus_mm(DEPTH_M)),
+        "na": float(pose.data.na),
         "fit_residual_rms_waves": float(wavefront.residual_rms),
         "bound": bound(pixel),
         "time_exponent_in_samples": float(slope),
         "time_exponent_in_points": float(out_slope),
         "rows": rows,
-        "scans": [scan(found, p, bound(p)) for p in (pixel, wide)],
+        "scans": [scan(wavefront, pose, p, bound(p)) for p in (pixel, wide)],
     }, np.stack(psfs)
 
 
@@ -334,7 +346,7 @@ def markdown(result: dict[str, Any]) -> str:
         nyquist=2.0 * summed["bound"],
         row_points=ROW_SUPERSAMPLE,
         valid=VALID,
-        period=1e3 * summed["rows"][SAMPLES.index(256)]["period_mm"],
+        period=1e3 * 256.0 * summed["rows"][0]["period_mm"] / summed["rows"][0]["samples"],
         largest=_largest_pixel(summed, 512),
         smaller=_largest_pixel(summed, 448),
     )
@@ -391,12 +403,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results")
     parser.add_argument("--image", type=Path, default=ROOT / "docs/images/paper_sampling.png")
     parser.add_argument("--keep", type=Path, help="the PSFs as an .npz file")
+    parser.add_argument("--quick", action="store_true", help="only the smallest sums, to see that everything runs")
     options = parser.parse_args()
     before = machine() | {"device": jax.devices()[0].device_kind}
-    lens = read_lens(options.lens)
-    own, paper, rays = ours(lens, options.pixel_um, options.supersample)
+    camera = Camera(read_lens(options.lens), pixel_um=options.pixel_um)
+    own, paper, rays = ours(camera, options.supersample)
     print(own, flush=True)
-    summed, psfs = rayleigh_sommerfeld(lens, rays, options.pixel_um, options.supersample)
+    summed, psfs = rayleigh_sommerfeld(camera, rays, options.supersample, SAMPLES[:3] if options.quick else SAMPLES)
     result = {"machine": before, "pixel_um": options.pixel_um, "supersample": options.supersample, "ours": own}
     result["rayleigh_sommerfeld"] = summed
     if options.keep:

@@ -1,8 +1,9 @@
 """Speed of PSFs in batches of different lenses: wavefronts, propagation by both kernels, the machine's ceilings.
 
-    python benchmarks/psf_speed.py OUT_FOLDER
+    python benchmarks/psf_speed.py OUT_FOLDER [--quick]
 
-Writes psf_speed_gpu.json and .md, or psf_speed_cpu. Every propagation is checked against float64 on the same spectra.
+Writes psf_speed_gpu.json and .md, or psf_speed_cpu. Every propagation is checked against float64 on the same pupils.
+With --quick, smaller batches and only the smaller propagation.
 """
 
 from __future__ import annotations
@@ -19,14 +20,37 @@ import numpy as np
 
 from defocus.lens import list_lenses, load_lens
 from defocus.lens.prescription import D_LINE_NM, Lens
-from defocus.optics.system import bucket_of
-from defocus.psf import wavefronts
-from defocus.psf.fourier import matrix_dft
-from defocus.psf.propagate import intensity_batch, window_axis
-from defocus.psf.pupil_function import grid_axis, pupil_function
+from defocus.optics.system import System, bucket_of, pack, padded_indices
+from defocus.optics.wavefront import energy_strength
+from defocus.psf.fourier import Transform, chirp_z, matrix_dft
+from defocus.psf.poses import Pose, _find_poses
+from defocus.psf.propagate import Intensity, intensity, window_axis
+from defocus.psf.pupil_function import PupilFunction, grid_axis, sample_pupil
+from defocus.psf.requests import Points
+from defocus.psf.wavefronts import Wavefronts, _find_wavefronts
 from machine import machine, median_seconds
 
-BATCH = 64
+QUICK = "--quick" in sys.argv
+BATCH = 4 if QUICK else 64
+REPEATS = 1 if QUICK else 10
+KERNELS: dict[str, Transform] = {"matrix": matrix_dft, "chirp-z": chirp_z}
+
+
+@partial(jax.jit, static_argnames=("samples", "size", "kernel", "dtype"))
+def propagate(
+    pupils: PupilFunction,
+    pixel: jax.Array,
+    *,
+    samples: int,
+    size: int,
+    kernel: str = "matrix",
+    dtype: jnp.dtype = jnp.float32,
+) -> Intensity:
+    """A batch of PSFs by one of the kernels, one after the other on a processor."""
+    one = partial(intensity, samples=samples, size=size, transform=KERNELS[kernel], dtype=dtype)
+    if jax.default_backend() != "cpu":
+        return jax.vmap(one)(pupils, pixel)
+    return jax.lax.map(lambda each: one(*each), (pupils, pixel))
 
 
 def ceilings() -> dict[str, float]:
@@ -65,54 +89,53 @@ def main(out: Path) -> None:
     pixel_um = 2e3 * radius / np.hypot(1680.0, 1120.0)
     shape = bucket_of(chosen[0])
     waves = jnp.asarray([D_LINE_NM * 1e-6])
-    requests = wavefronts.Requests(
+    points = Points(
         height=jnp.asarray(radius * rng.uniform(0.0, 0.7, BATCH)),
         azimuth=jnp.asarray(rng.uniform(-np.pi, np.pi, BATCH)),
         depth=jnp.full(BATCH, 3000.0),
         focus=jnp.full(BATCH, 2500.0),
         shift=jnp.full(BATCH, jnp.nan),
+        pixel=jnp.asarray(pixel_um * 1e-3),
     )
-    numbers = (jnp.zeros(2, int), jnp.array([BATCH, 1]))  # the sphere, energy; all that are given
 
-    def packed(lenses: list[Lens]) -> tuple[wavefronts.System, jax.Array]:
-        index = np.stack([[wavefronts.padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in lenses])
-        return wavefronts.pack(lenses, D_LINE_NM, shape), jnp.asarray(index)
+    def packed(lenses: list[Lens]) -> tuple[System, jax.Array]:
+        index = np.stack([[padded_indices(lens, D_LINE_NM, shape.surfaces)] for lens in lenses])
+        return pack(lenses, D_LINE_NM, shape), jnp.asarray(index)
 
     systems, index = packed(chosen)
 
-    def pose(systems: wavefronts.System) -> wavefronts.Pose:
-        given = requests.height, requests.focus, requests.shift
-        return wavefronts._find_poses(systems, *given, jnp.array(False), jnp.array(BATCH))
+    def pose(systems: System) -> Pose:
+        return _find_poses(systems, points.height, points.focus, points.shift, jnp.array(BATCH))
 
-    def find(systems: wavefronts.System, index: jax.Array, poses: wavefronts.Pose) -> wavefronts.Wavefronts:
-        return wavefronts._find_wavefronts(systems, index, waves, requests, poses, *numbers, clipping="rim")
+    def find(systems: System, index: jax.Array, poses: Pose) -> Wavefronts:
+        counts = jnp.array([BATCH, 1])
+        return _find_wavefronts(systems, index, waves, points, poses, counts, strength=energy_strength)
 
     begin = time.perf_counter()
     poses = jax.block_until_ready(pose(systems))
     compiled = time.perf_counter() - begin
-    seconds = median_seconds(lambda: pose(systems))
+    seconds = median_seconds(lambda: pose(systems), 2 * REPEATS)
     what = f"poses (focus, chief ray; once for all depths), batch {BATCH}, {len(lenses)} lenses"
     rows.append({"what": what, "ms_per_psf": seconds / BATCH * 1e3, "compile_s": compiled})
     begin = time.perf_counter()
     item = jax.block_until_ready(find(systems, index, poses))
     compiled = time.perf_counter() - begin
-    sizes = wavefronts._find_wavefronts._cache_size()
-    seconds = median_seconds(lambda: find(systems, index, poses))
+    sizes = _find_wavefronts._cache_size()
+    seconds = median_seconds(lambda: find(systems, index, poses), 2 * REPEATS)
     jax.block_until_ready(find(*packed(chosen[::-1]), poses))
     rows.append(
         {
             "what": f"wavefronts (rim, trace, fits), batch {BATCH}, {len(lenses)} lenses",
             "ms_per_psf": seconds / BATCH * 1e3,
             "compile_s": compiled,
-            "recompilations_for_other_lenses": wavefronts._find_wavefronts._cache_size() - sizes,
+            "recompilations_for_other_lenses": _find_wavefronts._cache_size() - sizes,
             "found": int(np.asarray(item.wavefront.found).sum()),
             "worst_residual_waves": float(np.asarray(item.wavefront.residual_rms).max()),
         }
     )
-    spectra = jax.tree.map(lambda leaf: leaf[:, 0], item.spectrum)
-    pixel = jnp.asarray(pixel_um * 1e-3)
-    for samples, size in ((736, 64), (1536, 128)):
-        rows += propagation(spectra, pixel, samples, size)
+    pupils = jax.tree.map(lambda leaf: leaf[:, 0], item.pupil)
+    for samples, size in ((736, 64), (1536, 128))[: 1 if QUICK else 2]:
+        rows += propagation(pupils, points.pixel, samples, size)
     result = {
         "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
         **machine(),
@@ -125,17 +148,17 @@ def main(out: Path) -> None:
     print((out / f"psf_speed_{jax.default_backend()}.md").read_text())
 
 
-def propagation(spectra: object, pixel: jax.Array, samples: int, size: int) -> list[dict[str, object]]:
-    few = jax.tree.map(lambda leaf: leaf[:4], spectra)
-    exact = intensity_batch(few, pixel[:4], samples=samples, size=size, dtype=jnp.float64).pixels
+def propagation(pupils: PupilFunction, pixel: jax.Array, samples: int, size: int) -> list[dict[str, object]]:
+    few = jax.tree.map(lambda leaf: leaf[:4], pupils)
+    exact = propagate(few, pixel[:4], samples=samples, size=size, dtype=jnp.float64).pixels
     points = size * 5
     flop = 8.0 * (samples**2 * points + samples * points**2)
     rows = []
-    for kernel in ("matrix", "chirp-z"):
-        call = partial(intensity_batch, samples=samples, size=size, kernel=kernel)
+    for kernel in KERNELS:
+        call = partial(propagate, samples=samples, size=size, kernel=kernel)
         batch = BATCH if samples < 1000 or jax.default_backend() != "cpu" else 16
-        part = jax.tree.map(lambda leaf, b=batch: leaf[:b], spectra)
-        seconds = median_seconds(lambda call=call, part=part, b=batch: call(part, pixel[:b]), 10)
+        part = jax.tree.map(lambda leaf, b=batch: leaf[:b], pupils)
+        seconds = median_seconds(lambda call=call, part=part, b=batch: call(part, pixel[:b]), REPEATS)
         error = jnp.abs(call(few, pixel[:4]).pixels - exact).sum((1, 2)) / exact.sum((1, 2))
         rows.append(
             {
@@ -146,37 +169,39 @@ def propagation(spectra: object, pixel: jax.Array, samples: int, size: int) -> l
                 "reached_TFLOP_s": flop / seconds * batch / 1e12 if kernel == "matrix" else None,
             }
         )
-    rows += parts(spectra, pixel, samples, size, exact)
+    rows += parts(pupils, pixel, samples, size, exact)
     return rows
 
 
-def parts(spectra: object, pixel: jax.Array, samples: int, size: int, exact: jax.Array) -> list[dict[str, object]]:
+def parts(
+    pupils: PupilFunction, pixel: jax.Array, samples: int, size: int, exact: jax.Array
+) -> list[dict[str, object]]:
     """Where the time goes: the pupil function alone, and the matrix products at each precision of the matrix units."""
-    batch = BATCH if jax.default_backend() != "cpu" else 8
-    part = jax.tree.map(lambda leaf: leaf[:batch], spectra)
-    fill = jax.jit(jax.vmap(lambda s: pupil_function(s, samples)[0]))
-    pupils = fill(part)
+    batch = BATCH if jax.default_backend() != "cpu" else min(8, BATCH)
+    part = jax.tree.map(lambda leaf: leaf[:batch], pupils)
+    fill = jax.jit(jax.vmap(lambda pupil: sample_pupil(pupil, samples)[0]))
+    fields = fill(part)
     rows: list[dict[str, object]] = [
         {
             "what": f"  pupil function alone, N = {samples}",
-            "ms_per_psf": median_seconds(lambda: fill(part), 10) / batch * 1e3,
+            "ms_per_psf": median_seconds(lambda: fill(part), REPEATS) / batch * 1e3,
         }
     ]
     g = grid_axis(samples)
     for precision in ("highest", "high", "default"):
 
         @jax.jit
-        def transform(pupils: jax.Array, s: object, p: jax.Array, precision: str = precision) -> jax.Array:
-            def one(pupil: jax.Array, s: object, p: jax.Array) -> jax.Array:
+        def transform(fields: jax.Array, s: PupilFunction, p: jax.Array, precision: str = precision) -> jax.Array:
+            def one(field: jax.Array, s: PupilFunction, p: jax.Array) -> jax.Array:
                 x = window_axis(size, p, 5)
                 sx, sy = (s.centre[i] + s.half[i] * g for i in (0, 1))
-                wave = matrix_dft(pupil, sx, sy, x, -x, s.wavelength, precision)
+                wave = matrix_dft(field, sx, sy, x, -x, s.wavelength, precision)
                 return (jnp.abs(wave) ** 2).reshape(size, 5, size, 5).sum((1, 3))
 
-            return jax.vmap(one)(pupils, s, p)
+            return jax.vmap(one)(fields, s, p)
 
-        seconds = median_seconds(lambda f=transform: f(pupils, part, pixel[:batch]), 10)
-        seen = transform(pupils, part, pixel[:batch])[:4]
+        seconds = median_seconds(lambda f=transform: f(fields, part, pixel[:batch]), REPEATS)
+        seen = transform(fields, part, pixel[:batch])[:4]
         seen = seen / seen.sum((1, 2), keepdims=True)
         truth = exact / exact.sum((1, 2), keepdims=True)
         rows.append(
@@ -220,4 +245,5 @@ def markdown(result: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("benchmarks/results"))
+    folders = [word for word in sys.argv[1:] if not word.startswith("-")]
+    main(Path(folders[0]) if folders else Path("benchmarks/results"))

@@ -1,11 +1,12 @@
 """PSFs against the ray-exact Huygens sum: lenses × fields × blur sizes, pixel-integrated on both sides.
 
-    python benchmarks/psf_vs_huygens.py OUT_FOLDER [LENSES] [--forms] [--beyond]
+    python benchmarks/psf_vs_huygens.py OUT_FOLDER [LENSES] [--paper] [--beyond] [--quick]
     python benchmarks/psf_vs_huygens.py OUT_FOLDER --figure FILE.png
 
-Also doubles the number of samples; with --forms, compares other forms of the wavefront, the paper's clipping and its
-constant amplitude as well. Points are nearer than the focus; with --beyond, farther. Wants a GPU. The second form draws
-the worst cases of a run.
+Also doubles the number of samples; with --paper, compares the paper's own PSF as well (its exit-pupil sphere, fitted
+clipping and constant amplitude). Points are nearer than the focus; with --beyond, farther. Wants a GPU; --quick takes
+one lens, field and small blur, few pixels and rays, to see that everything runs. The second form draws the worst cases
+of a run.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from defocus.psf.compute import psf_batch
 
-from defocus.lens import list_lenses, load_lens
-from defocus.lens.prescription import D_LINE_NM, Lens
-from defocus.optics.field import vergence_of
-from defocus.optics.paraxial import FirstOrder, depth_of_confusion, first_order
-from defocus.optics.pupil import ChiefRay, chief_ray
-from defocus.optics.rim import Rim, find_rim
-from defocus.optics.system import Bucket, System, bucket_of, pack
-from defocus.psf.huygens import huygens, patches_from_rays
-from defocus.psf.wavefronts import focused_sensor
+from defocus import Camera, list_lenses, load_lens
+from defocus.camera import make_requests
+from defocus.errors import TraceError
+from defocus.lens.prescription import Lens
+from defocus.optics.paraxial import depth_of_confusion
+from defocus.psf.bands import parse_bands
+from defocus.psf.engine import PsfOptions, TracedRequests
+from defocus.psf.huygens import huygens_psf
+from defocus.psf.paper import paper_psf
+from defocus.psf.requests import Requests
 
 FIELDS = (0.0, 0.5, 0.7, 0.9)
 COC_PX = (-2.0, -8.0, -24.0)
 BEYOND_PX = (2.0, 8.0)
-SIZE = 64
-SUPERSAMPLE = 5
-WAVELENGTH = D_LINE_NM * 1e-6
+QUICK = "--quick" in sys.argv
+SIZE, SUPERSAMPLE, RAYS = (16, 3, 128) if QUICK else (64, 5, None)
+BANDS = parse_bands("d")
 
 
 def choose(count: int) -> list[tuple[str, Lens]]:
@@ -43,105 +44,67 @@ def choose(count: int) -> list[tuple[str, Lens]]:
     entries = list(list_lenses())
     phones = [e for e in entries if e.category == "phone"]
     others = [e for e in entries if e.category != "phone"]
-    phone_count = max(4, count // 5)
+    phone_count = min(max(4, count // 5), count - 1)
     picked = [phones[i] for i in np.linspace(0, len(phones) - 1, phone_count).astype(int)]
     picked += [others[i] for i in np.linspace(0, len(others) - 1, count - phone_count).astype(int)]
     return [(e.name, load_lens(e.name)) for e in picked]
 
 
-@jax.jit
-def prepare(
-    system: System, height: jax.Array, depth: jax.Array, focus: jax.Array
-) -> tuple[FirstOrder, ChiefRay, Rim, jax.Array, jax.Array]:
-    data = first_order(system)
-    sensor_z = focused_sensor(system, data, focus)
-    chief = chief_ray(system, height, "image_height", sensor_z)
-    vergence = vergence_of(chief, depth - data.entrance_pupil)
-    return data, chief, find_rim(system, chief, vergence, data=data), vergence, sensor_z
+def paper_error(requests: Requests, row: int, truth: np.ndarray) -> float:
+    """Relative L1 of the paper's PSF; nan where it has none."""
+    try:
+        return float(np.abs(paper_psf(requests, row, BANDS, SIZE)[0][0] - truth).sum())
+    except TraceError:
+        return float("nan")
 
 
-def main(out: Path, count: int, forms: bool, circles: tuple[float, ...], stem: str) -> None:
-    cases = []
-    chosen = choose(count)
-    # One bucket for all, so that the slow sum compiles once per number of rays.
-    shape = Bucket(*(max(getattr(bucket_of(lens), f) for _, lens in chosen) for f in ("surfaces", "even", "odd")))
-    for name, lens in chosen:
-        system = pack([lens], D_LINE_NM, shape)[0]
-        data = first_order(system)
-        pixel = 2.0 * lens.image_radius / np.hypot(1680.0, 1120.0)
+def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields: tuple[float, ...], stem: str) -> None:
+    cases: list[tuple[str, Camera, float, float, float]] = []
+    for name, lens in choose(count):
+        camera = Camera(lens)
+        data = camera.first_order
         focus = 40.0 * float(data.focal_length)
+        camera = camera.focused(focus * 1e-3)
         for coc in circles:
-            depth = float(depth_of_confusion(data, jnp.array(coc * pixel), jnp.array(focus)))
-            if not 0.0 < depth < float("inf"):
-                continue  # so large a circle lies beyond infinity
-            for field in FIELDS:
-                cases.append((name, lens, system, field, coc, depth, focus, pixel))
-    request = {
-        "height_mm": [c[3] * c[1].image_radius for c in cases],
-        "azimuth": [np.pi / 2.0] * len(cases),
-        "depth_mm": [c[5] for c in cases],
-        "focus_mm": [c[6] for c in cases],
-        "pixel_um": [c[7] * 1e3 for c in cases],
-        "size": SIZE,
-        "bands": "d",
-        "supersample": SUPERSAMPLE,
-    }
-    lenses = [c[1] for c in cases]
+            radius = coc * float(camera.pixel_um) * 1e-3
+            depth = float(depth_of_confusion(data, jnp.array(radius), jnp.array(focus)))
+            if 0.0 < depth < float("inf"):  # a circle that is too large lies beyond infinity
+                cases += [(name, camera, field, coc, depth * 1e-3) for field in fields]
+    requests = make_requests([c[1] for c in cases], [c[4] for c in cases], [(0.0, c[2]) for c in cases])
     start = time.perf_counter()
-    ours = psf_batch(lenses, **request)
+    traced = TracedRequests(requests, BANDS)
+    ours = traced.psfs(SIZE, PsfOptions(supersample=SUPERSAMPLE))
     print(f"{len(cases)} PSFs in {time.perf_counter() - start:.1f} s", flush=True)
-    variants = (
-        {}
-        if not forms
-        else {
-            "plane_wave_form": psf_batch(lenses, form="plane-wave", **request),
-            "exit_pupil_form": psf_batch(lenses, form="exit-pupil", **request),
-            "fitted_clipping": psf_batch(lenses, clipping="fit", **request),
-            "constant_amplitude": psf_batch(lenses, amplitude="constant", **request),
-        }
-    )
     doubled: dict[int, np.ndarray] = {}
     for samples in sorted({int(r["samples"]) for r in ours.reports if r["status"] == "ok"}):
-        members = [i for i, r in enumerate(ours.reports) if r.get("samples") == samples]
-        part = {k: [v[i] for i in members] if isinstance(v, list) else v for k, v in request.items()}
-        again = psf_batch([lenses[i] for i in members], sampling=2 * samples, **part)
+        members = [i for i, r in enumerate(ours.reports) if r["status"] == "ok" and r["samples"] == samples]
+        again = traced.psfs(SIZE, PsfOptions(samples=2 * samples, supersample=SUPERSAMPLE), members)
         doubled |= dict(zip(members, again.psf, strict=True))
     rows: list[dict[str, object]] = []
-    kept = np.zeros((len(cases), SIZE, SIZE), np.float32)
-    for i, (name, lens, system, field, coc, depth, focus, pixel) in enumerate(cases):
-        row = {"lens": name, "field": field, "coc_px": coc, "depth_mm": depth, "status": ours.reports[i]["status"]}
+    truths = np.zeros((len(cases), SIZE, SIZE), np.float32)
+    for i, (name, _, field, coc, depth) in enumerate(cases):
+        report = ours.reports[i]
+        row = {"lens": name, "field": field, "coc_px": coc, "depth_mm": depth * 1e3, "status": report["status"]}
         if row["status"] == "ok":
-            numbers = [jnp.array(v) for v in (field * lens.image_radius, depth, focus)]
-            data, chief, rim, vergence, sensor_z = prepare(system, *numbers)
-            needed = float(ours.reports[i]["samples_needed"])
-            rays = next(n for n in (512, 768, 1024, 1536, 2048, 3072, 4096) if n >= min(1.25 * needed, 4096))
             start = time.perf_counter()
-            truth = np.asarray(
-                huygens(
-                    patches_from_rays(
-                        system, data, chief, rim, vergence, sensor_z, chief.image_height, jnp.array(WAVELENGTH),
-                        rays=rays,
-                    ),
-                    jnp.array(pixel), size=SIZE, supersample=SUPERSAMPLE,
-                )
-            )  # fmt: skip
-            kept[i] = truth
+            truth, sums = huygens_psf(requests, i, BANDS, SIZE, supersample=SUPERSAMPLE, rays=RAYS)
+            truths[i] = truth[0]
             row |= {
-                "relative_l1": float(np.abs(ours.psf[i, 0] - truth).sum()),
+                "relative_l1": float(np.abs(ours.psf[i, 0] - truths[i]).sum()),
                 "doubling": float(np.abs(ours.psf[i, 0] - doubled[i][0]).sum()),
-                "samples": ours.reports[i]["samples"],
-                "residual_waves": ours.reports[i]["residual_waves"],
-                "energy_outside": ours.reports[i]["energy_outside"],
-                "rays": rays,
+                **{key: report[key] for key in ("samples", "residual_waves", "energy_outside")},
+                "rays": sums["samples"],
                 "huygens_s": time.perf_counter() - start,
             }
-            row |= {k: float(np.abs(v.psf[i, 0] - truth).sum()) for k, v in variants.items()}
+            if paper:
+                row["paper"] = paper_error(requests, i, truths[i])
         rows.append(row)
-        if i % len(FIELDS) == len(FIELDS) - 1:
+        if i % len(fields) == len(fields) - 1:
             write(out / stem, rows)
-            print(name, coc, [round(r.get("relative_l1", float("nan")), 4) for r in rows[-4:]], flush=True)
+            errors = [round(r.get("relative_l1", float("nan")), 4) for r in rows[-len(fields) :]]
+            print(name, coc, errors, flush=True)
     print(markdown(write(out / stem, rows)))
-    np.savez_compressed(out / f"{stem}.npz", ours=ours.psf[:, 0], huygens=kept)
+    np.savez_compressed(out / f"{stem}.npz", ours=ours.psf[:, 0], huygens=truths)
 
 
 def write(stem: Path, rows: list[dict[str, object]]) -> dict[str, object]:
@@ -159,17 +122,17 @@ def markdown(result: dict[str, object]) -> str:
     lines = [
         f"# PSFs against the ray-exact Huygens sum ({result['device']})",
         "",
-        f"{len(rows)} of {len(result['rows'])} cases, {len({r['lens'] for r in rows})} lenses, fields {FIELDS}, "
+        f"{len(rows)} of {len(result['rows'])} cases, {len({r['lens'] for r in rows})} lenses, fields "
+        f"{tuple(sorted({r['field'] for r in rows}))}, "
         f"circles of confusion {circles} px (negative: nearer than the focus), "
-        f"{result['size']}×{result['size']} px, d line, pixel-integrated (u = 5).",
+        f"{result['size']}×{result['size']} px, d line, pixel-integrated (u = {SUPERSAMPLE}).",
         "",
         "| | median | 95 % | worst |",
         "| --- | --- | --- | --- |",
     ]
-    variants = ("plane_wave_form", "exit_pupil_form", "fitted_clipping", "constant_amplitude")
-    for key in ("relative_l1", *(v for v in variants if v in rows[0]), "doubling"):
+    for key in ("relative_l1", *(("paper",) if "paper" in rows[0] else ()), "doubling"):
         v = np.array([r[key] for r in rows])
-        lines.append(f"| {key} | {np.median(v):.4f} | {np.quantile(v, 0.95):.4f} | {v.max():.4f} |")
+        lines.append(f"| {key} | {np.nanmedian(v):.4f} | {np.nanquantile(v, 0.95):.4f} | {np.nanmax(v):.4f} |")
     lines += ["", f"At most 0.03: {int((errors <= 0.03).sum())} of {len(rows)}.", "", "The worst:", ""]
     lines += [
         "| lens | field | CoC / px | relative L1 | doubling N | N | residual / waves |",
@@ -218,4 +181,7 @@ if __name__ == "__main__":
         sys.exit()
     beyond = "--beyond" in sys.argv
     circles, stem = (BEYOND_PX, "psf_vs_huygens_beyond") if beyond else (COC_PX, "psf_vs_huygens")
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20, "--forms" in sys.argv, circles, stem)
+    numbers = [int(word) for word in sys.argv[2:] if word.isdigit()]
+    lenses = 1 if QUICK else numbers[0] if numbers else 20
+    shortened = (circles[:1], FIELDS[1:2]) if QUICK else (circles, FIELDS)
+    main(Path(sys.argv[1]), lenses, "--paper" in sys.argv, *shortened, stem)

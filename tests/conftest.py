@@ -47,6 +47,7 @@ FAMILIES = {
     "psf": (
         "test_psf_camera.py",
         "test_gradients.py",
+        "test_programs_of_users.py",
         "test_psf.py",
         "test_cli_blur.py",
         "test_alignment.py",

@@ -10,6 +10,7 @@ photographs. Where numbers of the camera, a depth or a field are being different
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -93,7 +94,11 @@ class Psf(eqx.Module):
 
     def save(self, path: str) -> None:
         """Write an .npz file (psf, wavelengths_nm, pixel_um, report), or a figure as .png, .svg or .pdf."""
-        _drawn("save_psf", self, path)
+        if not str(path).lower().endswith(".npz"):
+            _drawn("save", self.plot(), path)
+            return
+        numbers = {"psf": self.array, "wavelengths_nm": self.bands.mean_nm, "pixel_um": self.pixel_um}
+        np.savez_compressed(path, **numbers, report=json.dumps(self.report))
 
     def _repr_html_(self) -> str:
         return _drawn("html_image", self.plot())
@@ -635,10 +640,10 @@ def _first_order(optics: PackedLens) -> FirstOrder:
 
 def _changed(optics: PackedLens, name: str, place: tuple[int | slice, ...], value: Scalar) -> PackedLens:
     leaf = getattr(optics.system, name)
-    if isinstance(value, jax.Array) or isinstance(leaf, jax.Array):
+    if _traced((leaf, value)):
         leaf = jnp.asarray(leaf).at[place].set(value)
-    else:
-        leaf = leaf.copy()
+    else:  # numbers of JAX become those of numpy: lenses are packed on the host
+        leaf = np.array(leaf)
         leaf[place] = value
     return PackedLens(optics.lens, eqx.tree_at(lambda s: getattr(s, name), optics.system, leaf))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import re
 import shlex
 from pathlib import Path
 
@@ -35,5 +38,28 @@ def test_commands_in_the_documentation_are_understood(line: str) -> None:
         assert lens in LENSES
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=f"{file.name}-{number}")
+        for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+        for number, block in enumerate(re.findall(r"```python\n(.*?)```", file.read_text("utf-8"), re.DOTALL), 1)
+    ],
+)
+def test_names_that_the_documentation_imports_exist(block: str) -> None:
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("defocus"):
+            module = importlib.import_module(str(node.module))
+            assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
 def test_there_are_commands_in_the_documentation() -> None:
     assert len(SHOWN) > 40
+
+
+def test_files_of_the_architecture_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    files = set(re.findall(r"`((?:[\w-]+/)*[\w-]+\.py|[\w-]+(?:/[\w-]+)*/)`", text))
+    assert len(files) > 50
+    places = (ROOT / "src" / "defocus", ROOT)
+    assert [file for file in sorted(files) if not any((place / file).exists() for place in places)] == []

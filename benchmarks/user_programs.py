@@ -1,0 +1,149 @@
+"""The five programs of the README as a user runs them: CPU seconds in fresh processes, cold and with kept programs.
+
+    python benchmarks/user_programs.py [OUT_FOLDER] [--only NAME ...]
+
+Each program runs in two processes that share one folder of compiled programs, which is empty before the first ("cold").
+In the second ("again") it runs twice, and the later run ("next call") tells what a call costs once everything is
+loaded. Times are CPU seconds of all threads, after the imports, with those of the wall beside them. Writes
+user_programs.json and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from machine import machine
+
+LENSES = 100  # of the array of many lenses, the built-in ones over and over
+PLAN: dict[str, Any] = {
+    "seed": 3,
+    "sources": [{"count": 6, "names": ["table", "letters"]}],
+    "lenses": {"only": ["*-50-*", "*-35-*", "*-85-*"], "survey": False},
+    "patch": {"size": 128, "kernel": 64, "photograph": [480, 320]},
+    "limits": {"samples": 6000},
+    "psf": {"exact": False},
+}
+
+
+def one_psf() -> Callable[[], object]:
+    """`Camera(load_lens(n), focus_m=2).psf(3.0, (.3, .4))`"""
+    from defocus import Camera, load_lens
+
+    return lambda: Camera(load_lens("leica-summicron-50-f2"), focus_m=2.0).psf(3.0, (0.3, 0.4))
+
+
+def many_lenses() -> Callable[[], object]:
+    """`psfs([Camera(load_lens(n), focus_m=2.0) for n in names], 3.0, (0.3, 0.4), size=64)`, 100 lenses"""
+    from defocus import Camera, list_lenses, load_lens, psfs
+
+    names = [entry.name for entry in list_lenses()]
+    names = (names * 2)[:LENSES]
+    return lambda: psfs([Camera(load_lens(n), focus_m=2.0) for n in names], 3.0, (0.3, 0.4), size=64)
+
+
+def photograph() -> Callable[[], object]:
+    """`camera.photograph(rgb, depth, sensor=False)`, 480 × 320 pixels at two depths"""
+    import numpy as np
+
+    from defocus import Camera, load_lens
+
+    rgb = np.random.default_rng(0).random((320, 480, 3))
+    depth = np.full((320, 480), 2.0)
+    depth[:, 240:] = 4.0
+    lens = load_lens("leica-summicron-50-f2")
+    return lambda: Camera(lens, focus_m=2.0, pixels=(480, 320)).photograph(rgb, depth, sensor=False)
+
+
+def on_the_fly() -> Callable[[], object]:
+    """`OnTheFlyDataset(plan, "train", 16)[0]`, 128 × 128 pixels, real lenses"""
+    from defocus.restore import OnTheFlyDataset
+
+    return lambda: OnTheFlyDataset(PLAN, "train", 16)[0]
+
+
+def gradient() -> Callable[[], object]:
+    """`jax.grad(lambda c: loss(camera.at("curvature", 0, c).psf(3.0)))`, 32 × 32 pixels, d line"""
+    import jax
+
+    from defocus import Camera, load_lens
+
+    camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
+    curvature = float(camera.optics.system.curvature[0])
+    slope = jax.grad(lambda c: (camera.at("curvature", 0, c).psf(3.0, size=32, bands="d").array ** 2).sum())
+    return lambda: slope(curvature)
+
+
+PROGRAMS = {f.__name__: f for f in (one_psf, many_lenses, photograph, on_the_fly, gradient)}
+
+
+def measure(name: str, calls: int) -> list[dict[str, float]]:
+    """Seconds of each call of a program in this process."""
+    import jax
+
+    call = PROGRAMS[name]()
+    times = []
+    for _ in range(calls):
+        cpu, wall = time.process_time(), time.perf_counter()
+        jax.block_until_ready(getattr(call(), "psf", None))
+        times.append({"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall})
+    return times
+
+
+def fresh(name: str, calls: int, folder: str) -> list[dict[str, float]]:
+    """`measure` in a process of its own, with compiled programs kept in `folder`."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    environment |= {"DEFOCUS_CACHE": folder, "JAX_PLATFORMS": "cpu"}
+    code = f"import json, user_programs; print(json.dumps(user_programs.measure({name!r}, {calls})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, env=environment, cwd=Path(__file__).parent
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def markdown(result: dict[str, Any]) -> str:
+    on = result["machine"]
+    lines = [
+        "# Five programs that users write",
+        "",
+        f"CPU seconds (wall seconds) on {on['cpu']}, {on['cores']} cores, load {on['load_before']:.1f} before; Python "
+        f"{on['python']}, jax {on['jax']}. Cold: a fresh process, nothing compiled yet; again: a fresh process that "
+        "finds the programs of the first; next call: once more in that process.",
+        "",
+        "| program | cold | again | next call |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, times in result["programs"].items():
+        cells = (f"{t['cpu_s']:.1f} ({t['wall_s']:.1f})" for t in (times["cold"], times["again"], times["next_call"]))
+        lines.append(f"| {PROGRAMS[name].__doc__} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--only", nargs="+", choices=tuple(PROGRAMS), default=list(PROGRAMS))
+    options = parser.parse_args()
+    result: dict[str, Any] = {"machine": machine(), "programs": {}}
+    for name in options.only:
+        with tempfile.TemporaryDirectory() as folder:
+            cold = fresh(name, 1, folder)
+            again = fresh(name, 2, folder)
+        result["programs"][name] = {"cold": cold[0], "again": again[0], "next_call": again[1]}
+        print(name, result["programs"][name], flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "user_programs.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.out / "user_programs.md").write_text(markdown(result))
+    print(markdown(result))
+
+
+if __name__ == "__main__":
+    main()
