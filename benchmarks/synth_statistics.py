@@ -1,6 +1,6 @@
 """2,000 planned patches against the paper's formulas: splits, lenses, focus, field, augmentation, sensor, sharpness.
 
-    python benchmarks/synth_statistics.py OUT_FOLDER
+    python benchmarks/synth_statistics.py OUT_FOLDER [--quick]
 
 Everything is drawn as a data set draws it and nothing is rendered. Photographs, patches and kernel are a quarter of the
 paper's size, so that pixels are four times as large and a kernel spans the same millimetres: the same lenses are safe.
@@ -48,13 +48,14 @@ class Thin:
     """A lens by its principal planes and exit pupil, in mm."""
 
     def __init__(self, lens: PoolLens) -> None:
-        d = {name: float(getattr(lens.data, name)) for name in lens.data.__dataclass_fields__}
+        data = lens.camera.first_order
+        d = {name: float(getattr(data, name)) for name in data.__dataclass_fields__}
         self.focal = d["focal_length"]
         self.to_object = d["front_principal"] - d["entrance_pupil"]
         self.to_image = d["rear_principal"] - d["exit_pupil"]
         self.exit_radius = d["exit_pupil_radius"]
         self.na = math.sin(math.atan(self.exit_radius / (self.to_image + self.focal)))
-        self.image_radius = lens.image_radius_mm
+        self.image_radius = float(lens.camera.image_radius_mm)
 
     def image(self, depth_m: np.ndarray) -> np.ndarray:
         return self.to_image + 1.0 / (1.0 / self.focal - 1.0 / (depth_m * 1e3 + self.to_object))
@@ -237,10 +238,13 @@ def draw(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    folder = parser.parse_args().out
+    parser.add_argument("--quick", action="store_true", help="few patches, to see that everything runs")
+    options = parser.parse_args()
+    folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
     started = time.process_time()
-    rows, about = draw(make_plan(PLAN))
+    few: dict[str, Any] = {"sources": [{"count": 6}], "train": {"pairs": 24}} if options.quick else {}
+    rows, about = draw(make_plan(PLAN | few))
     seconds = time.process_time() - started
     told = [dict(zip(("quantity", "expected", "found", "p"), row, strict=True)) for row in rows]
     result = {"machine": machine(), "plan": PLAN, "cpu_seconds": round(seconds, 1), "about": about, "rows": told}
