@@ -209,7 +209,7 @@ def rayleigh_sommerfeld(
     return {
         "half_width_direction_cosine": half,
         "blur_radius_mm": blur,
-        "defocus_mm": float(camera.paraxial.defocus_mm(DEPTH_M)),
+        "defocus_mm": float(camera.wavefronts([DEPTH_M], [AXIS]).paraxial_defocus[0]),
         "na": float(pose.data.na),
         "fit_residual_rms_waves": float(wavefront.residual_rms),
         "bound": bound(pixel),
