@@ -524,21 +524,30 @@ def psfs(
 def make_requests(cameras: Sequence[Camera], depth_m: Sequence[float], field: Sequence[Field]) -> Requests:
     """The PSF engine's requests: one row for each camera, depth (m) and field position."""
 
-    def column(values: Sequence[Any], unit: float = 1.0) -> np.ndarray:
-        return np.asarray(values, float) * unit
+    different = {id(camera): camera for camera in cameras}
+    number = {key: n for n, key in enumerate(different)}
+    own = np.array([number[id(camera)] for camera in cameras])
 
-    heights = [math.hypot(*f) * float(camera.image_radius_mm) for camera, f in zip(cameras, field, strict=True)]
-    shifts = [math.nan if camera.sensor_shift_mm is None else camera.sensor_shift_mm for camera in cameras]
+    def column(values: list[Any]) -> np.ndarray:
+        """One number of each different camera, for every row."""
+        return np.array(values, float)[own]
+
+    every = list(different.values())
+    x, y = np.array(field, float).reshape(-1, 2).T
+    shifts = [math.nan if camera.sensor_shift_mm is None else camera.sensor_shift_mm for camera in every]
     points = Points(
-        height=column(heights),
-        azimuth=column([math.atan2(f[1], f[0]) if tuple(f) != (0.0, 0.0) else math.pi / 2.0 for f in field]),
-        depth=column(depth_m, 1e3),
-        focus=column([camera.focus_m for camera in cameras], 1e3),
+        height=np.hypot(x, y) * column([camera.image_radius_mm for camera in every]),
+        azimuth=np.where((x == 0.0) & (y == 0.0), np.pi / 2.0, np.arctan2(y, x)),
+        depth=np.asarray(depth_m, float) * 1e3,
+        focus=column([camera.focus_m for camera in every]) * 1e3,
         shift=column(shifts),
-        pixel=column([camera.pixel_um for camera in cameras], 1e-3),
-        iris=stack_irises([camera.iris for camera in cameras]),
+        pixel=column([camera.pixel_um for camera in every]) * 1e-3,
+        iris=stack_irises([camera.iris for camera in cameras]) if any(c.iris is not None for c in every) else None,
     )
-    return Requests.of([camera.optics for camera in cameras], points)
+    lenses = {id(camera.optics): camera.optics for camera in every}
+    of_lens = {key: n for n, key in enumerate(lenses)}
+    of_camera = np.array([of_lens[id(camera.optics)] for camera in every])
+    return Requests(tuple(lenses.values()), of_camera[own], points)
 
 
 def _in_one_window(

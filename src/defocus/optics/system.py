@@ -7,7 +7,7 @@ lens. Padding surfaces are inactive: the trace passes rays through them untouche
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -177,14 +177,31 @@ class PackedLens(eqx.Module):
         A change of the system's own indices, at the d line, moves those of all wavelengths alike.
         """
         count = self.system.surfaces if surfaces is None else surfaces
-        table = np.stack([padded_indices(self.lens, wave, count) for wave in wavelengths_nm])
+        if not isinstance(self.system.index, np.ndarray):
+            return self._indices(wavelengths_nm, count)
+        key = ("indices", tuple(wavelengths_nm), count)
+        return self._kept(key, lambda: self._indices(wavelengths_nm, count))
+
+    def _indices(self, wavelengths_nm: Sequence[float], surfaces: int) -> Float[Any, "waves media"]:
+        table = np.stack([padded_indices(self.lens, wave, surfaces) for wave in wavelengths_nm])
         change = self.system.index - padded_indices(self.lens, D_LINE_NM, self.system.surfaces)
         if not isinstance(change, np.ndarray):
             return table + change
-        return table + np.pad(change, (0, count + 1 - len(change)), mode="edge") if change.any() else table
+        return table + np.pad(change, (0, surfaces + 1 - len(change)), mode="edge") if change.any() else table
+
+    def _kept(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
+        """A value that is computed once: a data set asks a lens for the same arrays thousands of times."""
+        cache = self.__dict__.setdefault("_cache", {})
+        if key not in cache:
+            cache[key] = compute()
+        return cache[key]
 
     def padded(self, bucket: Bucket) -> System:
         """The system in a bucket at least as large as its own, of numpy."""
+        shape = (bucket.surfaces, bucket.even, bucket.odd)
+        return self._kept(("padded", *shape), lambda: self._padded(bucket))
+
+    def _padded(self, bucket: Bucket) -> System:
         more = bucket.surfaces - self.system.surfaces
         fills = {"scale": 1.0, "semi_diameter": np.inf}
 

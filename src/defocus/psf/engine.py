@@ -127,6 +127,7 @@ class TracedRequests:
         Where only a larger window fails, the PSF of the smaller one is taken if less than `MOST_SPILL` is outside.
         """
         fitted: dict[int, FittedPsf] = {}
+        pixel = np.asarray(self.requests.points.pixel, float).tolist()
         groups: dict[int, list[int]] = {}
         for row, coc in enumerate(coc_px):
             groups.setdefault(max(window_for(coc, most_px), min(least_px, most_px)), []).append(row)
@@ -143,7 +144,7 @@ class TracedRequests:
                 spill = report.get("energy_outside", 0.0)
                 # Rays as well: coarse samples of a blur's fringes may miss some of its light, which is no reason to
                 # look for it.
-                leaves = report.get("blur_mm", 0.0) > window / 2.0 * float(self.requests.points.pixel[row])
+                leaves = report.get("blur_mm", 0.0) > window / 2.0 * pixel[row]
                 larger = larger_window(window, most_px) if spill > SPILL and leaves else None
                 if larger is not None:
                     groups.setdefault(larger, []).append(row)

@@ -44,14 +44,6 @@ class Requests(eqx.Module):
     lens: Int[np.ndarray, " rows"]
     points: Points
 
-    @staticmethod
-    def of(lenses: Sequence[PackedLens], points: Points) -> Requests:
-        """One lens for each row; equal ones are told by identity."""
-        numbers: dict[int, int] = {}
-        own = [numbers.setdefault(id(lens), len(numbers)) for lens in lenses]
-        different = {id(lens): lens for lens in lenses}
-        return Requests(tuple(different[key] for key in numbers), np.array(own, int), points)
-
     def __len__(self) -> int:
         return len(self.lens)
 
