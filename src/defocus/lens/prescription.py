@@ -86,6 +86,11 @@ class Field:
         """Largest distance of a field point from the axis, in the field's unit."""
         return max((math.hypot(*p) for p in self.points), default=0.0)
 
+    @property
+    def image_radius(self) -> float | None:
+        """Radius of the image in mm where the points are image heights, else None."""
+        return self.radius or None if self.kind.endswith("image_height") else None
+
 
 @dataclass(frozen=True, slots=True)
 class State:

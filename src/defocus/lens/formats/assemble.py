@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from ...errors import LensError, LensFileError, UnknownGlassError
 from ...glass import AIR, Medium, constant_index, find_glass, model_glass, parse_glass_code, tabulated_glass
+from ..first_order import AxialPath, index_of, object_na_from_working_f_number
 from ..prescription import D_LINE_NM, Aperture, Lens, State, Surface
-from .text import clean
+from .text import INFINITY_MM, LensText, clean, to_float
 
 FallbackGlass = Medium | Callable[[str], Medium]
 
@@ -205,20 +206,95 @@ def check_states(lens: Lens, file: str | Path, numbers: Sequence[int]) -> None:
             raise _in_the_files_terms(error, file, numbers, state=state.name) from error
 
 
-def leading_dummies(
-    surfaces: Sequence[Surface], before: Medium, stop: int, *, keep: Set[int], file: str | Path, notes: Notes
-) -> int:
-    """How many surfaces in front do nothing: no change of medium, not the stop, none of `keep`."""
-    for i, s in enumerate(surfaces):
-        if s.medium != before or i == stop or i in keep:
-            if i:
-                notes.add(f"dummy surfaces in front of the lens left out: {i}")
-            break
-    else:
-        i = len(surfaces)
-    if all(s.medium == before for s in surfaces[i:]):
-        raise LensFileError("no surface refracts light: not a lens", file=file)
-    return i
+@dataclass
+class NumberedSurfaces:
+    """Surfaces between object and image as Zemax and CODE V number them: 0 is the object, then 1, 2, ..."""
+
+    source: LensText
+    notes: Notes
+    surfaces: list[Surface]
+    stop: int  # index of the stop's surface
+    object_distance: float  # mm
+    object_medium: Medium
+    first: int = 1  # number of the first surface
+
+    @property
+    def numbers(self) -> range:
+        """The file's number of each surface."""
+        return range(self.first, self.first + len(self.surfaces))
+
+    def drop_leading_dummies(self, numbers: Set[int]) -> None:
+        """Drop surfaces in front that do nothing: no change of medium, not the stop, none of these numbers."""
+        working = (
+            i
+            for i, (s, number) in enumerate(zip(self.surfaces, self.numbers, strict=True))
+            if s.medium != self.object_medium or i == self.stop or number in numbers
+        )
+        count = next(working, len(self.surfaces))
+        if all(s.medium == self.object_medium for s in self.surfaces[count:]):
+            raise self.source.error("no surface refracts light: not a lens")
+        if count:
+            self.notes.add(f"dummy surfaces in front of the lens left out: {count}")
+        self.object_distance += sum(s.thickness for s in self.surfaces[:count])
+        self.surfaces, self.stop, self.first = self.surfaces[count:], self.stop - count, self.first + count
+
+    def axial_path(self, wavelength_nm: float) -> AxialPath:
+        return AxialPath(self.surfaces, self.object_distance, self.object_medium, wavelength_nm)
+
+    def lens(self, **parts: Any) -> Lens:
+        """The lens of these surfaces and the other parts of a Lens."""
+        return make_lens(
+            self.source.file,
+            self.numbers,
+            self.notes,
+            surfaces=tuple(self.surfaces),
+            stop=self.stop,
+            object_distance=self.object_distance,
+            object_medium=self.object_medium,
+            **parts,
+        )
+
+
+def paraxial_aperture(
+    source: LensText, path: AxialPath, keyword: str, kind: str, value: float, *, unit: float, line: int | None = None
+) -> Aperture:
+    """The aperture of a lens whose file gives `keyword` a value; `unit` is the file's in mm.
+
+    `kind` is one of Aperture's, or object_half_angle (degrees), or working_f_number or image_na (both paraxial, at the
+    used conjugates).
+    """
+    if not value > 0.0:
+        raise source.error(f"{keyword} {value:g}; expected a positive number", line=line)
+    infinite = math.isinf(path.object_distance)
+    if kind == "entrance_pupil_diameter":
+        return Aperture("entrance_pupil_diameter", value * unit)
+    if kind == "f_number":
+        return Aperture("f_number", value)
+    if kind in ("object_na", "object_half_angle"):
+        if infinite:
+            raise source.error(f"{keyword}: an object-space aperture, but the object is at infinity", line=line)
+        if kind == "object_half_angle":
+            value = index_of(path.object_medium, path.wavelength_nm) * math.sin(math.radians(min(value, 90.0)))
+        return Aperture("object_na", value)
+    if kind == "image_na":
+        n = index_of(path.surfaces[-1].medium, path.wavelength_nm)
+        if value >= n:
+            raise source.error(f"{keyword} {value:g} is not below the refractive index of image space, {n:g}")
+        value = 1.0 / (2.0 * n * math.tan(math.asin(value / n)))
+    if infinite:
+        return Aperture("f_number", value)
+    na = object_na_from_working_f_number(path, value)
+    if na is None:
+        raise source.error(f"{keyword}: the lens makes no image of its object", line=line)
+    return Aperture("object_na", na)
+
+
+def length_or_infinity(word: str, unit: float) -> float | None:
+    """A distance in mm, inf for a word or a number that means infinity; None for anything else."""
+    if word.upper() in ("INF", "INFINITY"):
+        return math.inf
+    value = to_float(word)
+    return value if value is None else math.inf if value * unit >= INFINITY_MM else value * unit
 
 
 def stop_aperture(radius: float | None) -> Aperture | None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import LensFileError, UnsupportedLensError
+from ...errors import LensFileError
 from ..prescription import MAX_SURFACES
-from .text import to_float, to_floats, to_int
+from .text import LensText, to_float, to_floats, to_int
 
 # Letters of the terms r^4, r^6, ... of an ASP surface; there is no I.
 ASPHERIC = {letter: 4 + 2 * i for i, letter in enumerate("ABCDEFGHJ")}
@@ -86,10 +86,9 @@ class PrivateGlass:
 
 
 @dataclass
-class CodeVFile:
+class CodeVFile(LensText):
     """The parts of a .seq file that matter to us."""
 
-    file: str | Path
     system: dict[str, Command] = field(default_factory=dict)
     surfaces: list[CodeVSurface] = field(default_factory=list)
     image: CodeVSurface | None = None
@@ -97,12 +96,6 @@ class CodeVFile:
     zooms: int = 1
     zoomed: list[Command] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-
-    def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
-        return LensFileError(message, file=self.file, line=line, surface=surface)
-
-    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
-        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
 
 
 _TOKEN = re.compile(r"""'([^']*)'?|"([^"]*)"?|([^\s;!,='"]+)|([;!])""")

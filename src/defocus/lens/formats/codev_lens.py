@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...glass import AIR, Medium
-from ..first_order import AxialPath
 from ..prescription import Field, FieldKind, Lens, Surface
-from .assemble import FallbackGlass, Media, Notes, leading_dummies, make_lens, with_states
+from .assemble import FallbackGlass, Media, Notes, NumberedSurfaces, with_states
 from .codev import ASPHERIC, CodeVFile, CodeVSurface, parse
 from .codev_zoom import object_distance_of, read_zoom, system_aperture, values_of
 from .text import clean, reciprocal, to_float, to_floats
@@ -35,38 +34,27 @@ def read_codev(text: str, file: str | Path, fallback_glass: FallbackGlass | None
         raise parts.error("no surface between the object SO and the image")
     defocus = _image(parts, unit, notes)
     surfaces[-1] = replace(surfaces[-1], thickness=surfaces[-1].thickness + defocus)
-    numbers = list(range(1, len(surfaces) + 1))
     stop = _stop(parts, notes)
     object_distance = object_distance_of(parts, parts.surfaces[0].thickness, unit)
     object_medium = _medium(parts, parts.surfaces[0], media)
     zoom = read_zoom(parts, unit)
-    kept = {i for i, s in enumerate(parts.surfaces[1:]) if s.clear or s.edge or s.number in zoom.thickness}
-    dropped = leading_dummies(surfaces, object_medium, stop, keep=kept, file=file, notes=notes)
-    object_distance += sum(s.thickness for s in surfaces[:dropped])
-    surfaces, numbers, stop = surfaces[dropped:], numbers[dropped:], stop - dropped
+    numbered = NumberedSurfaces(parts, notes, surfaces, stop, object_distance, object_medium)
+    numbered.drop_leading_dummies({s.number for s in parts.surfaces if s.clear or s.edge} | zoom.thickness.keys())
     wavelengths, primary = _wavelengths(parts)
-    field = _field(parts, unit, object_distance)
-    path = AxialPath(surfaces, object_distance, object_medium, wavelengths[primary])
+    field = _field(parts, unit, numbered.object_distance)
     title = parts.system.get("TIT")
     if parts.unknown:
         notes.add("commands without a meaning here: " + ", ".join(sorted(set(parts.unknown))[:20]))
-    lens = make_lens(
-        file,
-        numbers,
-        notes,
+    lens = numbered.lens(
         name=clean(" ".join(w.text for w in title.words)) if title else "",
-        surfaces=tuple(surfaces),
-        stop=stop,
-        aperture=system_aperture(parts, path, unit),
+        aperture=system_aperture(parts, numbered.axial_path(wavelengths[primary]), unit),
         field=field,
-        image_radius=field.radius if field and field.kind.endswith("image_height") and field.radius > 0.0 else None,
-        object_distance=object_distance,
-        object_medium=object_medium,
+        image_radius=field and field.image_radius,
         wavelengths_nm=wavelengths,
         primary_wavelength=primary,
     )
-    states = zoom.states(parts, lens, numbers, unit, defocus)
-    return with_states(lens, states, file, numbers) if states else lens
+    states = zoom.states(parts, lens, numbered.numbers, unit, defocus)
+    return with_states(lens, states, file, numbered.numbers) if states else lens
 
 
 def _unit(parts: CodeVFile) -> float:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..first_order import AxialPath, index_of, object_na_from_working_f_number, path_through
+from ..first_order import AxialPath, path_through
 from ..prescription import Aperture, Lens, State
+from .assemble import length_or_infinity, paraxial_aperture
 from .codev import CodeVFile, Command
-from .text import INFINITY_MM, clean, to_float, to_floats, to_int
+from .text import clean, to_floats, to_int
 
-APERTURES = ("EPD", "FNO", "NA", "NAO")
+APERTURES = {"EPD": "entrance_pupil_diameter", "FNO": "working_f_number", "NA": "image_na", "NAO": "object_na"}
 
 
 def values_of(parts: CodeVFile, command: Command) -> list[float]:
@@ -23,42 +24,22 @@ def values_of(parts: CodeVFile, command: Command) -> list[float]:
 
 def object_distance_of(parts: CodeVFile, word: str, unit: float) -> float:
     """Thickness of SO in mm."""
-    if word.lower() in ("inf", "infinity"):
-        return math.inf
-    value = to_float(word)
-    if value is None:
+    distance = length_or_infinity(word, unit)
+    if distance is None:
         raise parts.error(f"SO: {clean(word, 40)!r} is not a number", surface=0)
-    return math.inf if value * unit >= INFINITY_MM else value * unit
+    return distance
 
 
 def system_aperture(
     parts: CodeVFile, path: AxialPath, unit: float, setting: tuple[str, float] | None = None
 ) -> Aperture:
-    """EPD, FNO and NA (both paraxial, at the used conjugates) or NAO; `setting` is that of a zoom position."""
-    keyword = setting[0] if setting else next((k for k in APERTURES if k in parts.system), None)
-    if keyword is None:
-        raise parts.error(f"no aperture; expected one of {', '.join(APERTURES)}")
-    value = setting[1] if setting else values_of(parts, parts.system[keyword])[0]
-    if not value > 0.0:
-        raise parts.error(f"{keyword} {value:g}; expected a positive number")
-    infinite = math.isinf(path.object_distance)
-    if keyword == "EPD":
-        return Aperture("entrance_pupil_diameter", value * unit)
-    if keyword == "NAO":
-        if infinite:
-            raise parts.error("NAO: an object-space aperture, but the object is at infinity")
-        return Aperture("object_na", value)
-    if keyword == "NA":
-        n = index_of(path.surfaces[-1].medium, path.wavelength_nm)
-        if value >= n:
-            raise parts.error(f"NA {value:g} is not below the refractive index of image space, {n:g}")
-        value = 1.0 / (2.0 * n * math.tan(math.asin(value / n)))
-    if infinite:
-        return Aperture("f_number", value)
-    na = object_na_from_working_f_number(path, value)
-    if na is None:
-        raise parts.error(f"{keyword}: the lens makes no image of its object")
-    return Aperture("object_na", na)
+    """The aperture of the file, or that of a zoom position: `setting` is its keyword and value."""
+    if setting is None:
+        keyword = next((k for k in APERTURES if k in parts.system), None)
+        if keyword is None:
+            raise parts.error(f"no aperture; expected one of {', '.join(APERTURES)}")
+        setting = keyword, values_of(parts, parts.system[keyword])[0]
+    return paraxial_aperture(parts, path, setting[0], APERTURES[setting[0]], setting[1], unit=unit)
 
 
 @dataclass
@@ -70,7 +51,7 @@ class Zoom:
     object_distance: list[float] | None = None  # mm
     aperture: tuple[str, list[float]] | None = None
 
-    def states(self, parts: CodeVFile, lens: Lens, numbers: list[int], unit: float, defocus: float) -> list[State]:
+    def states(self, parts: CodeVFile, lens: Lens, numbers: Sequence[int], unit: float, defocus: float) -> list[State]:
         """One state for each position; `defocus` is the image shift that the lens already holds."""
         if parts.zooms == 1:
             return []

@@ -9,10 +9,11 @@ import codecs
 import math
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from pathlib import Path
 
-from ...errors import LensFileError
+from ...errors import LensFileError, UnsupportedLensError
 
 MAX_BYTES = 8_000_000  # the largest lens files with merit functions and tolerances stay far below
 MAX_LINES = 100_000
@@ -22,6 +23,19 @@ INFINITY_MM = 1e10  # lens programs write "at infinity" as this distance or a lo
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a")) + b"\x7f"
 _MAX_CONTROL_SHARE = 0.001
 _MIN_NUL_SHARE = 0.3  # of one of the two byte positions; ASCII text in UTF-16 has nearly 1
+
+
+@dataclass
+class LensText:
+    """A lens file's parsed text; its refusals name the file and the place in it."""
+
+    file: str | Path
+
+    def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
+        return LensFileError(message, file=self.file, line=line, surface=surface)
+
+    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
+        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
 
 
 def read_bytes(path: str | Path) -> bytes:

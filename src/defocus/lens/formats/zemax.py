@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...errors import LensFileError, UnsupportedLensError
+from ...errors import LensFileError
 from ..prescription import MAX_SURFACES
-from .text import to_float, to_int
+from .text import LensText, to_float, to_int
 
 # What a surface block may hold; a line of the file's end is told from it by not being one of these.
 _ONCE = frozenset({"TYPE", "CURV", "DISZ", "GLAS", "CONI", "DIAM", "CLAP", "FLAP", "COMM", "STOP"})
@@ -65,10 +65,9 @@ class Operand:
 
 
 @dataclass
-class ZemaxFile:
+class ZemaxFile(LensText):
     """The parts of a .zmx file that matter to us."""
 
-    file: str | Path
     header: dict[str, ZemaxLine] = field(default_factory=dict)
     wavelengths: dict[int, str] = field(default_factory=dict)  # µm
     remarks: list[ZemaxLine] = field(default_factory=list)  # NOTE
@@ -76,11 +75,13 @@ class ZemaxFile:
     configurations: int = 1
     operands: dict[tuple[str, int, str], Operand] = field(default_factory=dict)
 
-    def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
-        return LensFileError(message, file=self.file, line=line, surface=surface)
-
-    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
-        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
+    @property
+    def aperture_keyword(self) -> str:
+        """Which of APERTURES the file uses."""
+        keyword = next((a for a in APERTURES if a in self.header), None)
+        if keyword is None:
+            raise self.error(f"no aperture; expected one of {', '.join(APERTURES)}")
+        return keyword
 
     def number(self, line: ZemaxLine, position: int, keyword: str, surface: int | None = None) -> float:
         """The finite number at a position of a line."""

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from ...errors import LensFileError
 from ...glass import AIR, Medium
-from ..first_order import AxialPath
-from ..prescription import Field, FieldKind, Lens, Surface
-from .assemble import FallbackGlass, Media, Notes, leading_dummies, make_lens, with_states
-from .text import INFINITY_MM, clean, reciprocal, scaled, to_float, to_int
+from ..first_order import AxialPath, stop_radius_from_clear_apertures
+from ..prescription import Aperture, Field, FieldKind, Lens, Surface
+from .assemble import FallbackGlass, Media, Notes, NumberedSurfaces, length_or_infinity, with_states
+from .text import clean, reciprocal, scaled, to_float, to_int
 from .zemax import APERTURE_SHAPES, ZemaxFile, ZemaxLine, ZemaxSurface, parse
-from .zemax_aperture import aperture_keyword, float_by_stop_size, system_aperture
 from .zemax_remarks import Remarks
-from .zemax_states import read_states
+from .zemax_states import read_states, system_aperture
 
 UNITS = {"MM": 1.0, "CM": 10.0, "IN": 25.4, "INCH": 25.4, "M": 1000.0, "METER": 1000.0, "METERS": 1000.0}
 SHAPES = ("STANDARD", "EVENASPH", "ODDASPHE", "XASPHERE", "XOSPHERE")
@@ -54,48 +53,46 @@ def read_zemax(text: str, file: str | Path, fallback_glass: FallbackGlass | None
     _check_image(context, surfaces[-1].medium)
     object_medium = _medium(context, parts.surfaces[0])
     object_distance = _object_distance(context, parts.surfaces[0])
-    numbers = list(range(1, len(surfaces) + 1))
-    stop = _stop(parts)
+    numbered = NumberedSurfaces(parts, notes, surfaces, _stop(parts), object_distance, object_medium)
     if not context.remarks.ours:
-        moved = {o.target - 1 for o in parts.operands.values()}
-        limiting = {i for i, s in enumerate(parts.surfaces[1:-1]) if {"CLAP", "FLAP"} & s.once.keys()}
-        dropped = leading_dummies(surfaces, object_medium, stop, keep=moved | limiting, file=file, notes=notes)
-        object_distance += sum(s.thickness for s in surfaces[:dropped])
-        surfaces, numbers, stop = surfaces[dropped:], numbers[dropped:], stop - dropped
+        limiting = {s.number for s in parts.surfaces if {"CLAP", "FLAP"} & s.once.keys()}
+        numbered.drop_leading_dummies(limiting | {o.target for o in parts.operands.values()})
     wavelengths, primary = _wavelengths(context)
-    field = None if context.remarks.has("field") else _field(context, object_distance)
-    path = AxialPath(surfaces, object_distance, object_medium, wavelengths[primary])
-    if aperture_keyword(parts) == "FLOA":
-        block = parts.surfaces[numbers[stop]]
-        size = abs(_length(context, block, "DIAM")) if "DIAM" in block.once else None
-        aperture = float_by_stop_size(parts, path, stop, number=block.number, size=size, notes=notes)
+    field = None if context.remarks.has("field") else _field(context, numbered.object_distance)
+    path = numbered.axial_path(wavelengths[primary])
+    if parts.aperture_keyword == "FLOA":
+        aperture = _float_by_stop_size(context, path, numbered.stop, parts.surfaces[numbered.numbers[numbered.stop]])
     else:
         aperture = system_aperture(parts, path, context.unit)
     if context.remarks.has("stop_semi_diameter"):
-        surfaces[stop] = replace(surfaces[stop], semi_diameter=None)
-    image_radius = context.remarks.image_radius
-    if not context.remarks.ours and field and field.kind.endswith("image_height") and field.radius > 0.0:
-        image_radius = field.radius
+        numbered.surfaces[numbered.stop] = replace(numbered.surfaces[numbered.stop], semi_diameter=None)
     name = parts.header.get("NAME")
-    lens = make_lens(
-        file,
-        numbers,
-        notes,
+    lens = numbered.lens(
         name=clean(name.text) if name else "",
-        surfaces=tuple(surfaces),
-        stop=stop,
         aperture=aperture,
         field=field,
-        image_radius=image_radius,
-        object_distance=object_distance,
-        object_medium=object_medium,
+        image_radius=context.remarks.image_radius if context.remarks.ours else field and field.image_radius,
         wavelengths_nm=wavelengths,
         primary_wavelength=primary,
         patent=context.remarks.text("patent"),
         image_format=context.remarks.text("format"),
     )
-    states = read_states(parts, lens, numbers, context.unit, context.remarks)
-    return with_states(lens, states, file, numbers) if states else lens
+    states = read_states(parts, lens, numbered.numbers, context.unit, context.remarks)
+    return with_states(lens, states, file, numbered.numbers) if states else lens
+
+
+def _float_by_stop_size(context: _Context, path: AxialPath, stop: int, s: ZemaxSurface) -> Aperture:
+    """The aperture by FLOA: the stop's semi-diameter, or else the axial beam that the clear apertures let through."""
+    radius = abs(_length(context, s, "DIAM")) if "DIAM" in s.once else None
+    if not radius:
+        radius = stop_radius_from_clear_apertures(path, stop)
+        if radius is None:
+            raise context.parts.error("FLOA: the stop gives the aperture, but it has no DIAM", surface=s.number)
+        context.notes.add(
+            f"surface {s.number}: the stop has no size; radius {radius:.6g} mm from the axial beam that the clear "
+            "apertures let through"
+        )
+    return Aperture("stop_radius", radius)
 
 
 def _unit(parts: ZemaxFile, notes: Notes) -> float:
@@ -142,10 +139,8 @@ def _length(context: _Context, s: ZemaxSurface, keyword: str, position: int = 0)
 
 def _object_distance(context: _Context, s: ZemaxSurface) -> float:
     line = s.once.get("DISZ")
-    if line and line.words and line.words[0].upper() in ("INFINITY", "INF"):
-        return math.inf
-    distance = _length(context, s, "DISZ")
-    return math.inf if distance >= INFINITY_MM else distance
+    distance = length_or_infinity(line.words[0], context.unit) if line and line.words else None
+    return _length(context, s, "DISZ") if distance is None else distance
 
 
 def _surface(context: _Context, s: ZemaxSurface) -> Surface:

@@ -6,16 +6,34 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..first_order import path_through
+from ..first_order import AxialPath, path_through
 from ..prescription import Aperture, Field, Lens, State
-from .text import INFINITY_MM, clean, to_float
+from .assemble import paraxial_aperture
+from .text import INFINITY_MM, clean, to_float, to_int
 from .zemax import Operand, ZemaxFile
-from .zemax_aperture import aperture_keyword, system_aperture
 from .zemax_remarks import Remarks
 
 _USED = frozenset({"THIC", "SDIA", "APMX", "APER", "XFIE", "YFIE"})
 # Rows without an effect on the lens: comments, weights, and vignetting factors (we trace the vignetting).
 _IGNORED = frozenset({"MOFF", "MCOM", "CWGT", "FLWT", "WLWT", "FVDX", "FVDY", "FVCX", "FVCY", "FVAN"})
+
+
+def system_aperture(parts: ZemaxFile, path: AxialPath, unit: float, value: float | None = None) -> Aperture:
+    """The aperture by ENPD, FNUM or OBNA, with the file's own value or that of a configuration; `unit` in mm.
+
+    The second word of FNUM tells the paraxial working F-number from the image-space F-number (they are
+    the same for an object at infinity), that of OBNA a half angle in degrees from a numerical aperture.
+    """
+    keyword = parts.aperture_keyword
+    line = parts.header[keyword]
+    flagged = len(line.words) > 1 and to_int(line.words[1]) == 1
+    kind = {
+        "ENPD": "entrance_pupil_diameter",
+        "FNUM": "working_f_number" if flagged else "f_number",
+        "OBNA": "object_half_angle" if flagged else "object_na",
+    }[keyword]
+    value = parts.number(line, 0, keyword) if value is None else value
+    return paraxial_aperture(parts, path, keyword, kind, value, unit=unit, line=line.number)
 
 
 def read_states(parts: ZemaxFile, lens: Lens, numbers: Sequence[int], unit: float, remarks: Remarks) -> list[State]:
@@ -123,7 +141,7 @@ class _Configuration:
         return Field(field_.kind, tuple(points))
 
     def _aperture(self) -> Aperture | None:
-        if aperture_keyword(self.parts) == "FLOA":
+        if self.parts.aperture_keyword == "FLOA":
             return None if self.stop_radius is None else Aperture("stop_radius", self.stop_radius)
         distance = self.lens.object_distance if self.object_distance is None else self.object_distance
         path = path_through(self.lens, distance, self.thickness)
