@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import equinox as eqx
@@ -32,7 +33,7 @@ from .optics.pupil import chief_ray
 from .optics.rim import Iris
 from .optics.system import PackedLens, System
 from .psf.bands import Bands, BandsLike, parse_bands
-from .psf.engine import PsfBatch, PsfOptions, Report, TracedRequests
+from .psf.engine import Progress, PsfBatch, PsfOptions, Report, TracedRequests
 from .psf.requests import Points, Requests, stack_irises
 from .psf.sampling import bucket, window_samples
 from .psf.window import LARGEST, MOST_SPILL, SPILL, larger_window, window_for, window_of_rays
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 PIXELS = (1680, 1120)  # the paper's photographs
 PURE_SUPERSAMPLE = 5  # points per pixel of the pure function
 NOMINAL = 0.03  # an f-number that is so much wider than the full aperture is a rounded one
+# Numbers that the report of every PSF has; None where a method does not know one.
+REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")
 
 Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -92,7 +95,7 @@ class Psf(eqx.Module):
         """A figure of the PSF: picture, profiles and encircled energy."""
         return _drawn("plot_psf", self, **options)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         """Write an .npz file (psf, wavelengths_nm, pixel_um, report), or a figure as .png, .svg or .pdf."""
         if not str(path).lower().endswith(".npz"):
             _drawn("save", self.plot(), path)
@@ -362,7 +365,9 @@ class Camera(eqx.Module):
             array, report = self._compared(method, float(depth_m), (float(x), float(y)), size, parsed, settings)
         if report["status"] != "ok":
             raise TraceError(f"{self.lens.name}, field {tuple(field)}, depth {depth_m} m: {report['status']}")
-        return Psf(array, parsed, float(self.pixel_um), report)
+        place = (float(field[0]), float(field[1]))
+        about = {"lens": self.lens.name, "method": method, "field": place, "pixel_um": float(self.pixel_um)}
+        return Psf(array, parsed, float(self.pixel_um), about | dict.fromkeys(REPORTED) | report)
 
     def psfs(
         self,
@@ -492,12 +497,14 @@ def psfs(
     bands: BandsLike = "rgb",
     *,
     relative_illumination: bool = True,
+    progress: Progress | None = None,
     **options: Any,
 ) -> PsfBatch:
     """PSFs of many cameras, depths and fields in one array; a single camera, depth or field goes with all others.
 
     Without a `size` all windows are as large as the widest blur needs. Nothing is raised for one of the PSFs: each
     report has its `status`. With `relative_illumination` reports tell the light of the field against the axis'.
+    `progress` is called with how many more PSFs are done, in fractions.
     """
     settings = checked_options(PsfOptions, options, "PSFs")
     rows = _rows(cameras, depth_m, field)
@@ -511,7 +518,7 @@ def psfs(
         make_requests([c for c, _, _ in every], [d for _, d, _ in every], [f for _, _, f in every]),
         parse_bands(bands),
     )
-    batch = _in_one_window(traced, rows, size, settings)
+    batch = _in_one_window(traced, rows, size, settings, progress)
     if axis:
         areas = traced.pupil_areas()
         centre = dict(zip(axis, areas[len(rows) :], strict=True))
@@ -551,15 +558,19 @@ def make_requests(cameras: Sequence[Camera], depth_m: Sequence[float], field: Se
 
 
 def _in_one_window(
-    traced: TracedRequests, rows: list[tuple[Camera, float, Field]], size: int | None, options: PsfOptions
+    traced: TracedRequests,
+    rows: list[tuple[Camera, float, Field]],
+    size: int | None,
+    options: PsfOptions,
+    progress: Progress | None,
 ) -> PsfBatch:
     """The PSFs of the first requests in windows of `size`, or of the smallest size that holds them all."""
     numbers = range(len(rows))
     if size is not None:
-        return traced.psfs(size, options, numbers)
+        return traced.psfs(size, options, numbers, progress)
     window = max(window_for(camera.circle_of_confusion_px(depth), LARGEST) for camera, depth, _ in rows)
     while True:
-        batch = traced.psfs(window, options, numbers)
+        batch = traced.psfs(window, options, numbers, progress)
         spilled = [
             row
             for row, report in enumerate(batch.reports)

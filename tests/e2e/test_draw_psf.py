@@ -212,10 +212,51 @@ def test_one_psf_with_its_report(grid: PsfGrid, tmp_path: Path) -> None:
     assert_on_page(draw_psf(Psf(light, RGB, 4.0, {"status": "ok"}), "Gaussians"))
 
 
-def test_a_photograph_beside_its_sharp_one() -> None:
+@pytest.fixture(scope="module")
+def psf(camera: Camera) -> Psf:
+    return camera.psf(math.inf, (0.0, 0.7), SIZE, "d")
+
+
+@pytest.fixture(scope="module")
+def photograph() -> Photograph:
     views = [Picture(light, None, light) for light in np.random.default_rng(0).random((2, 20, 30, 3))]
     report = {"lens": "a lens", "f_number": 2.0, "focus_m": math.inf, "coc_px": [-3.0, 1.0]}
-    figure = plot_photograph(Photograph(*views, report))
+    return Photograph(*views, report)
+
+
+def test_a_psf_is_saved_as_its_suffix_says(psf: Psf, tmp_path: Path) -> None:
+    psf.save(tmp_path / "psf.npz")
+    with np.load(tmp_path / "psf.npz") as file:
+        assert np.array_equal(file["psf"], psf.array)
+        assert file["wavelengths_nm"] == pytest.approx([587.5618])
+        assert file["pixel_um"] == psf.pixel_um
+        report = json.loads(str(file["report"]))
+    assert report["status"] == "ok"
+    assert report["method"] == "wave"
+    assert report["field"] == [0.0, 0.7]
+    psf.save(str(tmp_path / "psf.svg"))
+    assert ElementTree.parse(tmp_path / "psf.svg").getroot().tag.endswith("svg")
+    with pytest.raises(DefocusError, match=r"\.svg"):
+        psf.save(tmp_path / "psf.txt")
+    with pytest.raises(DefocusError, match="one at a time"):
+        Psf(psf.array[None], D, 4.0, {}).plot()
+
+
+def test_everything_shows_itself_in_a_notebook(camera: Camera, psf: Psf, photograph: Photograph) -> None:
+    for thing in (camera, psf, photograph):
+        assert thing._repr_html_().startswith("<img ")
+    assert "<svg" in camera.lens._repr_html_()
+
+
+def test_progress_counts_psfs(camera: Camera) -> None:
+    steps: list[float] = []
+    compute_psf_grid(camera, fields=(0.0, 0.7), depths_m=(math.inf,), size=SIZE, bands="d", progress=steps.append)
+    assert sum(steps) == pytest.approx(2.0)
+
+
+def test_a_photograph_beside_its_sharp_one(photograph: Photograph) -> None:
+    figure = plot_photograph(photograph)
+    views = (photograph.sharp, photograph.blurred)
     assert_on_page(figure)
     assert [np.array_equal(shown, view.srgb) for shown, view in zip(pictures(figure), views, strict=True)] == [True] * 2
     assert "focused at infinity" in " ".join(texts(figure))

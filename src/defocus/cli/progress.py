@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,9 +16,12 @@ LINE_EVERY = 30.0  # seconds, where there is no terminal
 
 
 class ProgressBar:
-    """A live bar on a terminal. With `counted` it shows how many of how many, and elsewhere a line now and then."""
+    """A live bar on a terminal. With `counted` it shows how many of how many, and elsewhere a line now and then.
 
-    def __init__(self, *, counted: bool = False) -> None:
+    It appears `delay_s` after it was started: what is over by then needs none.
+    """
+
+    def __init__(self, *, counted: bool = False, delay_s: float = 0.0) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
@@ -30,13 +35,29 @@ class ProgressBar:
         self._bar = Bar(*columns, console=console, transient=True, disable=not self.is_live)
         self._task = self._bar.add_task("", total=None, text="")
         self._line = ("", 0.0)  # the last one that was written: its stage and when
+        self._delay = threading.Timer(delay_s, self._bar.start)
+        self._delay.daemon = True
 
     def __enter__(self) -> ProgressBar:
-        self._bar.start()
+        self._delay.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._delay.cancel()
+        self._delay.join()
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+    def counter(self, stage: str, total: float) -> Callable[[float], None]:
+        """A function that is called with how much more of a stage is done."""
+        done = 0.0
+
+        def count(more: float) -> None:
+            nonlocal done
+            done = min(done + more, total)  # what is computed again, in a larger window, is no more than all
+            self(stage, done, total)
+
+        return count
 
     def __call__(self, stage: str, done: float | None = None, total: float = 1.0, text: str = "") -> None:
         """Show a stage, how much of it is done (None: not known) and some words."""

@@ -26,13 +26,14 @@ from .options import (
     print_report,
     with_groups,
 )
+from .progress import ProgressBar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..optics.pupil_map import Remove
 
-REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")
+DELAY_S = 2.0  # until progress is shown
 
 Plot = Annotated[Path, typer.Option(help="Where to write the picture: .png, .svg or .pdf.")]
 Depth = Annotated[float, typer.Option(help="Depth of the points in metres; inf is allowed.")]
@@ -72,8 +73,6 @@ def psf(
     as_json: JsonOption = False,
 ) -> None:
     """Compute a point spread function of a lens."""
-    import numpy as np
-
     from ..camera import METHODS
 
     if method not in METHODS:
@@ -84,29 +83,22 @@ def psf(
     check_file(out, ".npz")
     if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:
         raise DefocusError("give one of --field, --field-deg and --image-height-mm")
-    camera = use.camera()
-    place = (float(field[0]), float(field[1]))
-    if field_deg is not None:
-        place = camera.field_of_angle(field_deg)
-    elif image_height_mm is not None:
-        place = (0.0, image_height_mm / camera.image_radius_mm)
-    result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half)
-    report: dict[str, Any] = {"lens": camera.lens.name, "method": method, "pixel_um": result.pixel_um}
-    report |= dict.fromkeys(REPORTED) | result.report  # what a method does not know is null
-    if out is not None:
-        wavelengths = np.array(result.bands.mean_nm)
-        np.savez_compressed(
-            out, psf=result.array, wavelengths_nm=wavelengths, pixel_um=result.pixel_um, report=json.dumps(report)
-        )
-    if plot is not None:
-        from ..draw import draw_psf, save
-
-        azimuth = math.atan2(place[1], place[0]) if place != (0.0, 0.0) else math.pi / 2.0
-        save(draw_psf(result, f"{camera.lens.name}: {method}", azimuth=azimuth), plot)
+    with ProgressBar(delay_s=DELAY_S) as bar:
+        bar("computing the PSF")
+        camera = use.camera()
+        place = (float(field[0]), float(field[1]))
+        if field_deg is not None:
+            place = camera.field_of_angle(field_deg)
+        elif image_height_mm is not None:
+            place = (0.0, image_height_mm / camera.image_radius_mm)
+        result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half)
+    for path in (out, plot):
+        if path is not None:
+            result.save(path)
     if as_json:
-        typer.echo(json.dumps(report, indent=1))
+        typer.echo(json.dumps(result.report, indent=1))
         return
-    print_report(report, width=24)
+    print_report(result.report, width=24)
     print_files(out, plot)
 
 
@@ -136,8 +128,13 @@ def psf_grid(
         raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
     check_figure(plot)
     check_file(out, ".npz")
-    camera = use.camera()
-    grid = compute_psf_grid(camera, fields=heights, depths_m=depths, size=size, bands=bands)
+    with ProgressBar(delay_s=DELAY_S) as bar:
+        bar("computing PSFs")
+        camera = use.camera()
+        grid = compute_psf_grid(
+            camera, fields=heights, depths_m=depths, size=size, bands=bands,
+            progress=bar.counter("computing PSFs", len(heights) * len(depths or range(3))),
+        )  # fmt: skip
     if out is not None:
         np.savez_compressed(
             out,
@@ -219,7 +216,12 @@ def through_focus(
     )
     check_figure(plot)
     point = (float(field[0]), float(field[1]))
-    _write(draw_through_focus(use.camera(), field=point, size=size, bands=bands, scale=scaling, **places), plot)
+    with ProgressBar(delay_s=DELAY_S) as bar:
+        bar("computing PSFs")
+        progress = bar.counter("computing PSFs", sum(map(len, places.values())))
+        options: dict[str, Any] = {"field": point, "size": size, "bands": bands, "progress": progress}
+        figure = draw_through_focus(use.camera(), scale=scaling, **options, **places)
+    _write(figure, plot)
 
 
 def _write(figure: Figure, plot: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .charts import BlurLine, draw_blur_levels, draw_training_curves
     from .diversity import draw_diversity
     from .layout import draw_layout
-    from .plots import plot_camera, plot_lens, plot_photograph, plot_psf
+    from .plots import plot_camera, plot_lens, plot_photograph, plot_psf, save_psf
     from .psf_grid import compute_psf_grid, draw_psf_grid, draw_through_focus
     from .psf_picture import check_scale
     from .psf_plot import draw_psf
@@ -55,6 +55,7 @@ __all__ = [
     "plot_photograph",
     "plot_psf",
     "save",
+    "save_psf",
     "write_sweep",
 ]
 

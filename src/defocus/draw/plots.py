@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,6 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ..camera import Camera, Psf
 from ..lens.prescription import Lens
+from ..psf.energy import UP
 from ..render.photograph import Photograph
 from . import style
 from .layout import LARGEST, draw_layout, legend_height, paint_layout, paint_legend, plan_layout
@@ -17,6 +21,7 @@ from .psf_grid import setting
 from .psf_plot import draw_psf
 from .sheet import Sheet, plain_plot
 from .side_by_side import Panel, draw_comparison
+from .style import save
 
 CHART = 1.5  # inches: height of the blur chart of a camera
 DEPTHS = 200  # points of its curve
@@ -27,9 +32,26 @@ def plot_lens(lens: Lens) -> Figure:
     return draw_layout(lens)
 
 
-def plot_psf(psf: Psf) -> Figure:
-    """A PSF in linear and log scale with sections, encircled energy and report."""
-    return draw_psf(psf, str(psf.report.get("lens", "point spread function")))
+def plot_psf(psf: Psf, **options: Any) -> Figure:
+    """A PSF in linear and log scale with sections, encircled energy and report; `options` as for `draw_psf`."""
+    lens, method = psf.report.get("lens"), psf.report.get("method", "wave")
+    title = "point spread function" if lens is None else f"{lens}: {method}"
+    x, y = psf.report.get("field", (0.0, 0.0))
+    azimuth = math.atan2(y, x) if (x, y) != (0.0, 0.0) else UP
+    return draw_psf(psf, title, azimuth=azimuth, **options)
+
+
+def save_psf(psf: Psf, path: str | Path) -> None:
+    """Write a PSF as .npz (psf, wavelengths_nm, pixel_um, and the report as JSON), or its figure as .png, .svg or .pdf.
+
+    The suffix says which.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".npz":
+        save(plot_psf(psf), path)
+        return
+    waves, report = np.array(psf.bands.mean_nm), np.array(json.dumps(psf.report))
+    np.savez_compressed(path, psf=psf.array, wavelengths_nm=waves, pixel_um=np.asarray(psf.pixel_um), report=report)
 
 
 @style.look()

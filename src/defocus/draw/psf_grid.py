@@ -120,8 +120,9 @@ def compute_through_focus(
     sensor_shifts_mm: Sequence[float] | None = None,
     size: int | None = None,
     bands: BandsLike = "rgb",
+    **options: Any,
 ) -> PsfGrid:
-    """A row of PSFs of a point that appears at `field`.
+    """A row of PSFs of a point that appears at `field`; `options` go to `psfs`.
 
     Either the point lies at each of `depths_m`, or it lies at the focus distance and the sensor stands each of
     `sensor_shifts_mm` behind its place (towards the lens where negative). Field heights count on the prescription's
@@ -129,12 +130,12 @@ def compute_through_focus(
     """
     if depths_m is not None and sensor_shifts_mm is None:
         blur = [camera.circle_of_confusion_px(d) for d in depths_m]
-        batch = camera.psfs(list(depths_m), field, size, bands)
+        batch = camera.psfs(list(depths_m), field, size, bands, **options)
         heads = tuple((style.distance(d), f"CoC {style.signed(c, 1)} px") for d, c in zip(depths_m, blur, strict=True))
         what = "point at different depths"
     elif sensor_shifts_mm is not None and depths_m is None:
         cameras = [camera.shifted(camera.sensor_z_mm + shift) for shift in sensor_shifts_mm]
-        batch = psfs(cameras, camera.focus_m, field, size, bands)
+        batch = psfs(cameras, camera.focus_m, field, size, bands, **options)
         sides = ["towards the lens" if z < 0.0 else "behind" if z > 0.0 else "focus" for z in sensor_shifts_mm]
         heads = tuple((f"{style.signed(1e3 * z, 0)} µm", s) for z, s in zip(sensor_shifts_mm, sides, strict=True))
         what = "sensor at different places"

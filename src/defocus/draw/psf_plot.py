@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ..camera import Psf
+from ..errors import DefocusError
 from ..psf.energy import UP, EncircledEnergy, encircled_energy, sections
 from . import style
 from .psf_picture import DECADES, light_bar, paint_psf, psf_scale_bar
@@ -40,6 +41,8 @@ def draw_psf(psf: Psf, title: str, *, azimuth: float = UP, decades: float = DECA
 
     `azimuth` is the direction (radians from +x towards +y) from the centre of the photograph to the point.
     """
+    if np.ndim(psf.array) != 3:
+        raise DefocusError(f"a PSF of shape {psf.array.shape}; one at a time can be drawn, (bands, rows, columns)")
     lost = psf.report.get("energy_outside_bands", [0.0] * len(psf.array))
     energy = encircled_energy(psf.array, psf.pixel_um, np.clip(1.0 - np.asarray(lost, float), 0.0, 1.0))
     count, rows, columns = psf.array.shape
