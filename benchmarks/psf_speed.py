@@ -72,11 +72,10 @@ def ceilings() -> dict[str, float]:
 
 def lenses_of_one_bucket() -> list[Lens]:
     """Different lenses that share a compiled shape."""
-    groups: dict[tuple[int, int, int], list[Lens]] = {}
+    groups: dict[tuple[int, ...], list[Lens]] = {}
     for entry in list_lenses():
         lens = load_lens(entry.name)
-        b = bucket_of(lens)
-        groups.setdefault((b.surfaces, b.even, b.odd), []).append(lens)
+        groups.setdefault(bucket_of(lens), []).append(lens)
     return max(groups.values(), key=len)
 
 

@@ -363,7 +363,7 @@ def main() -> None:
         }
     throughput["buckets"] = [
         {
-            "bucket": [group.bucket.surfaces, group.bucket.even, group.bucket.odd],
+            "bucket": list(group.bucket),
             "lenses": len(group.lenses),
             "in_turn_s": 2
             * median_time(lambda g=group: jax.block_until_ready(trace_batch(*g.halves[0])), options.repeat)["median_s"],

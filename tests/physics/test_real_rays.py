@@ -122,16 +122,12 @@ def test_collection(selection_rays) -> None:  # type: ignore[no-untyped-def]
     """At least sixty lenses of the collection, every kind, three fields, three wavelengths."""
     names = selection_rays.names
     assert len(names) >= 60
-    groups: dict[tuple[int, int, int], list[int]] = {}
+    groups: dict[Bucket, list[int]] = {}
     for i, one in enumerate(selection_rays.lenses):
         own = bucket_of(one)
-        fits = next(
-            b for b in (PLAIN, MEDIUM, LARGE) if b.surfaces >= own.surfaces and b.even >= own.even and b.odd >= own.odd
-        )
-        groups.setdefault((fits.surfaces, fits.even, fits.odd), []).append(i)
+        groups.setdefault(next(b for b in (PLAIN, MEDIUM, LARGE) if b.holds(own)), []).append(i)
     results: dict[str, Comparison] = {}
-    for key, numbers in groups.items():
-        bucket = next(b for b in (PLAIN, MEDIUM, LARGE) if (b.surfaces, b.even, b.odd) == key)
+    for bucket, numbers in groups.items():
         results |= compare_launched(selection_rays, numbers, bucket)
     check(results)
     assert sum(c.passing for c in results.values()) > 3500

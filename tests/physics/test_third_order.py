@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from defocus.lens.prescription import D_LINE_NM, Lens
-from defocus.optics.aberrations import third_order_batch
+from defocus.optics.aberrations import third_order
 from defocus.optics.paraxial import FirstOrder, first_order_batch
 from defocus.optics.system import pack, refractive_indices
 
@@ -30,7 +30,7 @@ FIELD = 0.2  # radians; its tangent scales the third-order terms, nothing else
 def sums(lenses: list[Lens], half_field: float = FIELD) -> list[np.ndarray]:
     """TSC, CC, TAC by surface: [3, surfaces] for each of up to eight lenses."""
     filled = [*lenses, *[lenses[-1]] * (8 - len(lenses))]
-    batch = third_order_batch(pack(filled, bucket=SMALL), jnp.full(8, half_field))
+    batch = jax.jit(jax.vmap(third_order))(pack(filled, bucket=SMALL), jnp.full(8, half_field))
     stacked = np.stack([np.asarray(batch.tsc), np.asarray(batch.cc), np.asarray(batch.tac)], axis=1)
     for one, padded in zip(lenses, stacked, strict=False):
         assert not padded[:, len(one.surfaces) :].any()  # padding adds nothing

@@ -15,8 +15,8 @@ from matplotlib.patches import Patch, Polygon
 
 from ..lens.prescription import Lens
 from ..optics.beams import with_clear_apertures
-from ..optics.paraxial import first_order_batch
-from ..optics.system import common_bucket, pack
+from ..optics.paraxial import first_order
+from ..optics.system import pack_one
 from . import style
 from .geometry import FIELDS, RAYS, Fan, Geometry, cross_section, ray_paths
 from .sheet import MARGIN, Sheet
@@ -178,6 +178,6 @@ def paint_legend(sheet: Sheet, layout: Layout, bottom: float) -> None:
 
 def subtitle(lens: Lens) -> str:
     """Focal length, F-number and patent, in one line."""
-    data = first_order_batch(pack([lens], bucket=common_bucket(lens)))
-    text = f"focal length {float(data.focal_length[0]):.4g} mm    F/{float(data.f_number[0]):.3g}"
+    data = first_order(pack_one(lens))
+    text = f"focal length {float(data.focal_length):.4g} mm    F/{float(data.f_number):.3g}"
     return f"{text}    {lens.patent}" if lens.patent else text

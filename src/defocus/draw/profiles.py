@@ -23,7 +23,7 @@ from ..glass import Medium
 from ..lens.prescription import Lens
 from ..optics.apertures import STEEPEST
 from ..optics.beams import refracting
-from ..optics.surfaces import Shape, sag
+from ..optics.surfaces import sag
 from ..optics.system import System
 
 NODES = 256  # radii over the widest element
@@ -49,8 +49,7 @@ def vertices(lens: Lens) -> Float[np.ndarray, " surfaces_and_image"]:
 def _sag(
     system: System, radius: Float[Array, " nodes"]
 ) -> tuple[Float[Array, "surfaces nodes"], Float[Array, "surfaces nodes"]]:
-    shapes = Shape(system.curvature, system.conic, system.even, system.odd, system.scale)
-    z, slope, exists = jax.vmap(sag, in_axes=(0, None))(shapes, radius**2)
+    z, slope, exists = jax.vmap(sag, in_axes=(0, None))(system.shapes, radius**2)
     return jnp.where(exists, z, jnp.nan), slope * radius
 
 

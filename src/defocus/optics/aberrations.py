@@ -14,7 +14,6 @@ vertex sphere: W = 4 G (n' − n) / Inv, TSC += W y⁴ h, CC += 3 W y³ y_p h, T
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -56,9 +55,3 @@ def third_order(system: System, half_field: Float[Array, ""], data: FirstOrder |
         cc=3.0 * h * (b * i * i_p + w * y**3 * y_p),
         tac=h * (b * i_p**2 + w * y**2 * y_p**2),
     )
-
-
-@jax.jit
-def third_order_batch(system: System, half_field: Float[Array, " lenses"]) -> ThirdOrder:
-    """`third_order` over a batch of lenses."""
-    return jax.vmap(third_order)(system, half_field)

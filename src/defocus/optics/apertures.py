@@ -32,7 +32,7 @@ from .batch import over_lenses
 from .field import image_radius_of
 from .paraxial import first_order, heights_and_angles
 from .pupil import chief_ray, launch, pupil_half_widths
-from .surfaces import Shape, sag
+from .surfaces import sag
 from .system import System, pack_one
 from .trace import trace
 
@@ -140,12 +140,11 @@ def _crossing_radius(system: System, wanted: Float[Array, " surfaces"]) -> Float
     Air spaces count too: two surfaces that touch at their rims limit each other.
     """
     steps = jnp.linspace(0.0, 1.0, 100)
-    shapes = Shape(system.curvature, system.conic, system.even, system.odd, system.scale)
     number = jnp.arange(system.surfaces)
     solid = system.active & (system.index[1:] != system.index[:-1])
 
     def along(radius: Float[Array, " steps"]) -> Float[Array, "surfaces steps"]:
-        z, slope, exists = jax.vmap(sag, in_axes=(0, None))(shapes, radius**2)
+        z, slope, exists = jax.vmap(sag, in_axes=(0, None))(system.shapes, radius**2)
         return jnp.where(exists & (jnp.abs(slope) * radius < STEEPEST), z, jnp.nan)
 
     def limit(i: Int[Array, ""]) -> Float[Array, ""]:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -22,9 +21,9 @@ from ..lens.prescription import Lens
 from .apertures import solve_clear_apertures
 from .field import image_radius_of, vergence_of
 from .focus import best_focus
-from .paraxial import FirstOrder, first_order_batch
+from .paraxial import FirstOrder, first_order
 from .pupil import ChiefRay, chief_ray, launch
-from .system import System, common_bucket, pack
+from .system import System, pack_one
 from .trace import to_plane, trace
 
 COUNT = 601  # rays per call; odd, so that the chief ray is one of a fan
@@ -157,9 +156,8 @@ class BeamTracer:
         """Pack a lens; `TraceError` where it is none."""
         if not refracting(lens):
             raise TraceError(f"{lens.name}: no surface refracts light; this is no lens")
-        batch = pack([lens], bucket=common_bucket(lens))
-        first = jax.tree.map(lambda leaf: leaf[0], first_order_batch(batch))
-        return cls(lens, batch[0], first, field_radius(lens, batch[0]))
+        system = pack_one(lens)
+        return cls(lens, system, first_order(system), field_radius(lens, system))
 
     @property
     def pupil_radius(self) -> float:

@@ -39,8 +39,7 @@ class PupilMap:
     amplitude: Grid  # relative to its largest value inside
     rim: Float[np.ndarray, "2 points"]
     area: float  # of the pupil, in direction cosines
-    tilt_um: tuple[float, float]  # what was removed: how far the PSF had been moved, to the right and outwards
-    defocus_mm: float  # and the sensor shift that would take the removed defocus away
+    defocus_mm: float  # the sensor shift that would take the removed defocus away
 
     @property
     def centre(self) -> Float[np.ndarray, "2"]:
@@ -81,7 +80,7 @@ def pupil_map(wavefront: Wavefront, field: float, remove: Remove = "tilt") -> Pu
     inside = np.hypot(across, along) <= np.interp(np.arctan2(across, along), turn, table)
     wave, amplitude = (np.asarray(values) for values in _on_grid(across / half[0], along / half[1], wavefront))
     found = bool(wavefront.found) and bool(inside.any()) and bool(np.isfinite(wave[inside]).all())
-    tilt, defocus = (0.0, 0.0), 0.0
+    defocus = 0.0
     if found:
         sx, sy = across + centre[0], along + centre[1]
         sz = np.sqrt(np.maximum(1.0 - sx**2 - sy**2, 0.0))
@@ -89,9 +88,8 @@ def pupil_map(wavefront: Wavefront, field: float, remove: Remove = "tilt") -> Pu
         best, *_ = np.linalg.lstsq(terms[:, inside].T, wave[inside], rcond=None)
         wave = wave - np.tensordot(best, terms, axes=1)
         amplitude = amplitude / amplitude[inside].max()
-        _, bx, by, bz = -np.pad(best, (0, 4 - len(best))) * float(wavefront.wavelength)
-        tilt, defocus = (float(bx) * 1e3, float(by) * 1e3), float(bz)
+        defocus = -float(best[3] * wavefront.wavelength) if remove == "defocus" else 0.0
     return PupilMap(
         field, found, x + centre[0], y + centre[1], inside, wave, amplitude, rim + centre[:, None],
-        float(wavefront.area), tilt, defocus,
+        float(wavefront.area), defocus,
     )  # fmt: skip

@@ -7,9 +7,10 @@ lens. Padding surfaces are inactive: the trace passes rays through them untouche
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,10 +19,25 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..lens.prescription import D_LINE_NM, Lens
+from .surfaces import Shape
 
 SURFACE_BUCKETS = (16, 32, 64, 128, 200)
 TERM_BUCKETS = (0, 10, 20)  # even terms r^2, r^4, ...; odd terms r^3, r^5, ...
-COMMON_BUCKETS = ((64, 10, 0), (64, 10, 10), (200, 20, 20))  # nearly every lens fits into the first
+
+
+class Bucket(NamedTuple):
+    """The padded shape that a lens compiles to: surfaces, even and odd aspheric terms."""
+
+    surfaces: int
+    even: int
+    odd: int
+
+    def holds(self, other: Bucket) -> bool:
+        """Whether what fits into another bucket fits into this one."""
+        return all(own >= size for own, size in zip(self, other, strict=True))
+
+
+COMMON_BUCKETS = (Bucket(64, 10, 0), Bucket(64, 10, 10), Bucket(200, 20, 20))  # nearly every lens fits into the first
 
 
 class System(eqx.Module):
@@ -50,6 +66,11 @@ class System(eqx.Module):
             return self.curvature
         return self.curvature + 2.0 * self.even[..., 0]
 
+    @property
+    def shapes(self) -> Shape:
+        """The surfaces without the spaces and media between them."""
+        return Shape(self.curvature, self.conic, self.even, self.odd, self.scale)
+
     def __getitem__(self, lens: int) -> System:
         """One lens of a batch."""
         return _one_of(self, lens)
@@ -60,38 +81,43 @@ def _one_of(batch: System, lens: int | Int[Array, ""]) -> System:
     return jax.tree.map(lambda leaf: leaf[lens], batch)
 
 
-class Bucket(eqx.Module):
-    """The padded shape that a lens compiles to."""
-
-    surfaces: int
-    even: int
-    odd: int
-
-
 def bucket_of(lens: Lens) -> Bucket:
     """The smallest bucket that holds the lens. A conic without terms counts as an asphere without terms."""
     powers = [p for s in lens.surfaces for p, _ in s.aspheric]
     even = max((p // 2 for p in powers if p % 2 == 0), default=0)
     odd = max(((p - 1) // 2 for p in powers if p % 2), default=0)
-    return Bucket(
-        _round_up(len(lens.surfaces), SURFACE_BUCKETS),
-        _round_up(even, TERM_BUCKETS),
-        _round_up(odd, TERM_BUCKETS),
-    )
+    sizes = ((len(lens.surfaces), SURFACE_BUCKETS), (even, TERM_BUCKETS), (odd, TERM_BUCKETS))
+    return Bucket(*(next(size for size in steps if size >= count) for count, steps in sizes))
 
 
-def _round_up(count: int, sizes: Sequence[int]) -> int:
-    return next(size for size in sizes if size >= count)
+def common_bucket(lens: Lens) -> Bucket:
+    """The smallest of COMMON_BUCKETS that holds the lens."""
+    own = bucket_of(lens)
+    return next(bucket for bucket in COMMON_BUCKETS if bucket.holds(own))
+
+
+def group_by_bucket(lenses: Sequence[Lens], fewest: int = 150) -> list[tuple[Bucket, list[int]]]:
+    """Positions of the lenses by bucket, so that each group compiles once.
+
+    Where fewer than `fewest` lenses share a bucket they join one of COMMON_BUCKETS: a compilation costs more than the
+    padding, and the next call with other lenses finds its program compiled.
+    """
+    buckets = [bucket_of(lens) for lens in lenses]
+    counts = Counter(buckets)
+    groups: dict[Bucket, list[int]] = {}
+    for position, (lens, own) in enumerate(zip(lenses, buckets, strict=True)):
+        groups.setdefault(own if counts[own] >= fewest else common_bucket(lens), []).append(position)
+    return sorted(groups.items())
 
 
 def refractive_indices(lens: Lens, wavelength_nm: float) -> Float[np.ndarray, " media"]:
     """Refractive indices of object space and of the medium behind each surface."""
     media = (lens.object_medium, *(s.medium for s in lens.surfaces))
-    known: dict[int, float] = {}
-    for medium in media:
-        if id(medium) not in known:
-            known[id(medium)] = medium.nd if wavelength_nm == D_LINE_NM else float(medium.index(wavelength_nm))
-    return np.array([known[id(medium)] for medium in media])
+    if wavelength_nm == D_LINE_NM:
+        return np.array([medium.nd for medium in media])
+    by_medium = {id(medium): medium for medium in media}  # a medium may be there many times
+    indices = {key: float(medium.index(wavelength_nm)) for key, medium in by_medium.items()}
+    return np.array([indices[id(medium)] for medium in media])
 
 
 def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucket | None = None) -> System:
@@ -100,8 +126,7 @@ def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucke
     The stop's semi-diameter is what the lens's aperture asks for; other unknown semi-diameters become inf.
     """
     if bucket is None:
-        all_buckets = [bucket_of(lens) for lens in lenses]
-        bucket = Bucket(*(max(getattr(b, f) for b in all_buckets) for f in ("surfaces", "even", "odd")))
+        bucket = Bucket(*map(max, zip(*map(bucket_of, lenses), strict=True)))
     shape = (len(lenses), bucket.surfaces)
     arrays = {
         "curvature": np.zeros(shape),
@@ -221,36 +246,3 @@ class PackedLens(eqx.Module):
 def stack_systems(packed: Sequence[PackedLens], bucket: Bucket) -> System:
     """Many lenses as one batch of numpy."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(one.padded(bucket) for one in packed))
-
-
-def common_bucket(lens: Lens) -> Bucket:
-    """The smallest of COMMON_BUCKETS that holds the lens."""
-    own = bucket_of(lens)
-    sizes = (own.surfaces, own.even, own.odd)
-    return next(Bucket(*key) for key in COMMON_BUCKETS if all(a >= b for a, b in zip(key, sizes, strict=True)))
-
-
-def group_by_bucket(
-    lenses: Sequence[Lens], fewest: int = 150, *, common: bool = False
-) -> list[tuple[Bucket, list[int]]]:
-    """Positions of the lenses by bucket, so that each group compiles once.
-
-    A bucket with fewer than `fewest` lenses joins the smallest larger one that is in use: a compilation costs more
-    than the padding. With `common` it joins one of COMMON_BUCKETS, in use or not, so that the next call with other
-    lenses finds its program compiled.
-    """
-    groups: dict[tuple[int, int, int], list[int]] = {}
-    known: dict[int, Bucket] = {}  # a lens may be there many times
-    for position, lens in enumerate(lenses):
-        b = known.get(id(lens)) or known.setdefault(id(lens), bucket_of(lens))
-        groups.setdefault((b.surfaces, b.even, b.odd), []).append(position)
-    for key in sorted(groups, key=lambda k: (len(groups[k]), k)):
-        if len(groups[key]) >= fewest:
-            continue
-        candidates = COMMON_BUCKETS if common else [k for k in groups if k != key]
-        larger = [k for k in candidates if all(a >= b for a, b in zip(k, key, strict=True))]
-        if larger:
-            host = min(larger, key=lambda k: (k[0] * (1 + k[1] + k[2]), k))
-            members = groups.pop(key)
-            groups[host] = sorted(groups.get(host, []) + members)
-    return [(Bucket(*key), groups[key]) for key in sorted(groups)]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .batch import any_lens, over_lenses
-from .surfaces import Shape, intersect
+from .surfaces import intersect
 from .system import System
 
 BLOCK = 16  # surfaces that an accelerator decides on together
@@ -57,7 +57,7 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
     count = rays.path.shape[-1]
     surfaces = (
         system.active,
-        Shape(system.curvature, system.conic, system.even, system.odd, system.scale),
+        system.shapes,
         system.thickness,
         system.semi_diameter,
         system.index[:-1],

@@ -31,7 +31,7 @@ from .sampling import paper_bound
 
 AT_ONCE = {"cpu": 32, "gpu": 256}  # requests of one program
 BLOCK = {"cpu": 1024, "gpu": 4096}  # requests whose wavefronts wait together, so that the batches after them are full
-GPU_BUCKETS = ((64, 10, 10), (208, 20, 20))  # surfaces, even and odd terms
+GPU_BUCKETS = (Bucket(64, 10, 10), Bucket(208, 20, 20))
 WAVES = 9  # wavelengths that a processor's program is made for; more make another
 
 
@@ -124,14 +124,12 @@ def _groups(requests: Requests, kind: str) -> list[tuple[Bucket, list[int]]]:
     lenses = [one.lens for one in requests.lenses]
     if kind == "cpu":
         buckets = [common_bucket(lens) for lens in lenses]
-        shapes = {(b.surfaces, b.even, b.odd): b for b in buckets}
-        of_row = [(b.surfaces, b.even, b.odd) for b in (buckets[k] for k in requests.lens)]
-        return [(shapes[key], [r for r, own in enumerate(of_row) if own == key]) for key in sorted(shapes)]
+        of_row = [buckets[k] for k in requests.lens]
+        return [(bucket, [r for r, own in enumerate(of_row) if own == bucket]) for bucket in sorted(set(buckets))]
     own = [bucket_of(lens) for lens in lenses]
-    largest = [max(getattr(b, f) for b in own) for f in ("surfaces", "even", "odd")]
-    shape = next(key for key in GPU_BUCKETS if all(a >= b for a, b in zip(key, largest, strict=True)))
+    shape = next(bucket for bucket in GPU_BUCKETS if all(map(bucket.holds, own)))
     effort = [_effort(lens) for lens in lenses]
-    return [(Bucket(*shape), sorted(range(len(requests)), key=lambda row: effort[requests.lens[row]]))]
+    return [(shape, sorted(range(len(requests)), key=lambda row: effort[requests.lens[row]]))]
 
 
 def _effort(lens: Lens) -> tuple[int, int, int]:

@@ -102,7 +102,7 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int], None] | None = 
                 progress(len(batch))
 
     # One thread per bucket: while one compiles, the other traces. The dearest bucket goes first.
-    groups = group_by_bucket([lens for _, lens, _ in prepared], WORTH_A_PROGRAM, common=True)
+    groups = group_by_bucket([lens for _, lens, _ in prepared], WORTH_A_PROGRAM)
     with ThreadPoolExecutor(max_workers=2) as pool:
         list(pool.map(run, reversed(groups)))
     return results
