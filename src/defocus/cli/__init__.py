@@ -12,6 +12,7 @@ from ..errors import DefocusError
 from .blur import blur, refocus
 from .evaluate import ablate, downstream, evaluate, groundtruth
 from .lens import lens_app
+from .options import command
 from .photo import depth, develop, scene
 from .psf import psf, psf_grid, pupils, through_focus, wavefront
 from .restore import deblur, train
@@ -28,24 +29,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(lens_app, name="lens")
-app.command()(psf)
-app.command("psf-grid")(psf_grid)
-app.command()(wavefront)
-app.command()(pupils)
-app.command("through-focus")(through_focus)
-app.command()(blur)
-app.command()(refocus)
-app.command()(develop)
-app.command()(depth)
-app.command()(scene)
 app.add_typer(synth_app, name="synth")
-app.command()(deblur)
-app.command()(train)
-app.command()(evaluate)
-app.command()(groundtruth)
-app.command()(downstream)
-app.command()(ablate)
-app.command()(demo)
+for function in (
+    psf, psf_grid, wavefront, pupils, through_focus, blur, refocus, develop, depth, scene, deblur, train, evaluate,
+    groundtruth, downstream, ablate, demo,
+):  # fmt: skip
+    command(app)(function)
 
 
 def _version(is_set: bool) -> None:

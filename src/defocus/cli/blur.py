@@ -18,10 +18,10 @@ from .options import (
     check_file,
     json_text,
     make_camera,
+    numbers,
     print_files,
     print_report,
     whole_pair,
-    with_groups,
     write_photo,
 )
 from .progress import ProgressBar
@@ -78,10 +78,8 @@ class SharpOptions:
             help=f"WIDTHxHEIGHT of a scene. [default: {SCENE_SIZE}; refocus: {SWEEP_SCENE_SIZE}]", show_default=False
         ),
     ] = None
-    resize_depth: Annotated[bool, typer.Option("--resize-depth", help="A depth map of another size is resized.")] = (
-        False
-    )
-    scale_m: Annotated[float | None, typer.Option(help="Metres of one unit of the depth map.")] = None
+    resize_depth: Annotated[bool, "A depth map of another size is resized."] = False
+    scale_m: Annotated[float | None, "Metres of one unit of the depth map."] = None
 
     def read(self, focus_m: float | None, longest: int, scene_size: str, bar: ProgressBar) -> SharpPhotograph:
         """Read the photograph and its depth, reduced where it is larger than asked; or make the scene."""
@@ -155,22 +153,20 @@ class BlurOptions:
     f_number: StopOption = None
     blades: BladesOption = None
     pixel_um: Annotated[
-        str | None, typer.Option(help="Pixel pitch, or exif. By default the photograph fills the lens's image circle.")
+        str | None, "Pixel pitch, or exif. By default the photograph fills the lens's image circle."
     ] = None
     bands: Annotated[
         str,
-        typer.Option(help="rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm."),
+        "rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm.",
     ] = "rgb"
     noise: Annotated[bool, typer.Option("--noise/--no-noise", help="Sensor noise, drawn as in the paper.")] = False
-    saturation: Annotated[
-        str, typer.Option(help="Light beyond white in clipped highlights: none, paper (drawn), or its power.")
-    ] = "none"
+    saturation: Annotated[str, "Light beyond white in clipped highlights: none, paper (drawn), or its power."] = "none"
     seed: Annotated[int, typer.Option(help="Seed of noise and highlights.", min=0)] = 0
     full_field: Annotated[
         bool, typer.Option("--full-field/--patch", help="PSFs that change over the picture, or one for all of it.")
     ] = True
-    field: Annotated[tuple[float, float], typer.Option(help="Of --patch: X Y, of the image radius.")] = (0.0, 0.0)
-    nodes: Annotated[str | None, typer.Option(help="Of --full-field: ROWSxCOLUMNS of PSFs. [default: 3x5]")] = None
+    field: Annotated[tuple[float, float], "Of --patch: X Y, of the image radius."] = (0.0, 0.0)
+    nodes: Annotated[str | None, "Of --full-field: ROWSxCOLUMNS of PSFs. [default: 3x5]"] = None
     sensor: Annotated[
         bool | None,
         typer.Option(
@@ -179,13 +175,13 @@ class BlurOptions:
             show_default=False,
         ),
     ] = None
-    vignetting: Annotated[bool, typer.Option("--vignetting", help="Also the lens's fall-off of light.")] = False
+    vignetting: Annotated[bool, "Also the lens's fall-off of light."] = False
     parts: Annotated[
         int,
         typer.Option(help="Parts of the pupil followed separately at depth edges; 4: better, slower.", min=1, max=16),
     ] = 1
     max_kernel: Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)] = 256
-    exact: Annotated[bool, typer.Option("--exact", help="PSFs with the diffraction of their wavelength: slow.")] = False
+    exact: Annotated[bool, "PSFs with the diffraction of their wavelength: slow."] = False
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `Camera.photograph`, but for the sensor's."""
@@ -219,12 +215,7 @@ class BlurOptions:
             if sharp.exif_pixel_um is None:
                 raise DefocusError("--pixel-um exif: the photograph's EXIF data do not tell its pixel pitch; give it")
             return make_camera(self.lens, pixel_um=sharp.exif_pixel_um, **options)
-        try:
-            pitch = float(self.pixel_um)
-        except ValueError:
-            pitch = math.nan
-        if not 0.05 <= pitch <= 10_000.0:
-            raise DefocusError(f"--pixel-um {self.pixel_um}: expected exif or a number of µm")
+        (pitch,) = numbers("--pixel-um", self.pixel_um, "exif or a number of µm", 1, 0.05, 10_000.0)
         return make_camera(self.lens, pixel_um=pitch, **options)
 
     def sensor_arguments(self, sharp: SharpPhotograph) -> dict[str, Any]:
@@ -250,13 +241,7 @@ class BlurOptions:
             from ..photo import draw_saturation
 
             return float(draw_saturation(jax.random.fold_in(jax.random.key(self.seed), 2)))
-        try:
-            power = float(self.saturation)
-        except ValueError:
-            power = math.nan
-        if not 0.0 <= power <= 100.0:
-            raise DefocusError(f"--saturation {self.saturation}: expected none, paper, or a number from 0 to 100")
-        return power
+        return numbers("--saturation", self.saturation, "none, paper, or a number from 0 to 100", 1, 0.0, 100.0)[0]
 
 
 def paper_noise(seed: int) -> Any:
@@ -268,21 +253,16 @@ def paper_noise(seed: int) -> Any:
     return draw_noise(jax.random.fold_in(jax.random.key(seed), 0))
 
 
-@with_groups
 def blur(
     source: SharpOptions,
     options: BlurOptions,
-    out: Annotated[Path, typer.Option(help="The picture: .png, .jpg, .tif; or linear light: .npy.")],
-    focus_m: Annotated[
-        float | None, typer.Option(help="Focus distance in metres; inf is allowed. A scene has its own.")
-    ] = None,
-    dual_pixel: Annotated[
-        bool, typer.Option("--dual-pixel", help="Also what the left and right half of the lens see: OUT-left, -right.")
-    ] = False,
+    out: Annotated[Path, "The picture: .png, .jpg, .tif; or linear light: .npy."],
+    focus_m: Annotated[float | None, "Focus distance in metres; inf is allowed. A scene has its own."] = None,
+    dual_pixel: Annotated[bool, "Also what the left and right half of the lens see: OUT-left, -right."] = False,
     bits: BitsOption = 8,
-    sharp: Annotated[Path | None, typer.Option(help="Also the sharp picture, through the same sensor.")] = None,
-    raw: Annotated[Path | None, typer.Option(help="Also the blurred mosaic, 0..1, with its colours: .npz.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Also the report: .json.")] = None,
+    sharp: Annotated[Path | None, "Also the sharp picture, through the same sensor."] = None,
+    raw: Annotated[Path | None, "Also the blurred mosaic, 0..1, with its colours: .npz."] = None,
+    report: Annotated[Path | None, "Also the report: .json."] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Blur a sharp photograph as a lens would have."""
@@ -321,7 +301,6 @@ def blur(
     print_files(*pictures, raw, report)
 
 
-@with_groups
 def refocus(
     source: SharpOptions,
     options: BlurOptions,
@@ -329,13 +308,13 @@ def refocus(
     out: Annotated[Path, typer.Option(help="Side by side: .png, .jpg, .tif; animated: .gif.", show_default=False)],
     captions: Annotated[bool, typer.Option("--captions/--no-captions", help="The distance on each picture.")] = True,
     seconds: Annotated[float, typer.Option(help="How long a GIF shows each distance.", min=0.02, max=60)] = 0.6,
-    report: Annotated[Path | None, typer.Option(help="Also the reports, one per distance: .json.")] = None,
+    report: Annotated[Path | None, "Also the reports, one per distance: .json."] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Focus one photograph at several distances: side by side, or as an animation."""
     from ..draw import check_sweep_path, write_sweep
 
-    distances = _distances(focus_m)
+    distances = numbers("--focus-m", focus_m, "distances in metres such as 0.7,1.2,inf", low=math.ulp(0.0))
     check_sweep_path(out)
     check_file(report, ".json")
     arguments = options.arguments()
@@ -364,16 +343,6 @@ def refocus(
     for note in dict.fromkeys(note for facts in reports for note in facts["notes"]):
         typer.echo(f"note: {note}")
     print_files(out, report)
-
-
-def _distances(text: str) -> list[float]:
-    try:
-        distances = [float(part) for part in text.split(",")]
-    except ValueError:
-        distances = []
-    if not distances or not all(d > 0.0 for d in distances):
-        raise DefocusError(f"--focus-m {text}: expected distances in metres such as 0.7,1.2,inf")
-    return distances
 
 
 def _write_mosaic(path: Path, photograph: Photograph, light: SharpPhotograph) -> None:

@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 PairsArgument = Annotated[
     Path, typer.Argument(help="Pairs: input and target, DPDD's layout, or the blurred ones of --sharp.")
 ]
-SharpOption = Annotated[
-    Path | None, typer.Option(help="The folder of the sharp pictures, where FOLDER holds the blurred ones.")
-]
-KindOption = Annotated[
-    str | None, typer.Option(help="A published set: dpdd, realdof, rtf, lfdof or syndof, complete or not.")
-]
-SplitOption = Annotated[str, typer.Option(help="train, validation or test.")]
+SharpOption = Annotated[Path | None, "The folder of the sharp pictures, where FOLDER holds the blurred ones."]
+KindOption = Annotated[str | None, "A published set: dpdd, realdof, rtf, lfdof or syndof, complete or not."]
+SplitOption = Annotated[str, "train, validation or test."]
 LimitOption = Annotated[int | None, typer.Option(help="Only so many pairs, evenly spread.", min=1)]
 
 
@@ -137,7 +133,7 @@ def _write_template(file: Path) -> None:
 
 def groundtruth(
     folder: PairsArgument,
-    out: Annotated[Path, typer.Option(help="The page to write (.html); a .csv of the same name goes beside it.")],
+    out: Annotated[Path, "The page to write (.html); a .csv of the same name goes beside it."],
     sharp: SharpOption = None,
     kind: KindOption = None,
     split: SplitOption = "test",
@@ -161,27 +157,23 @@ def groundtruth(
 
 def downstream(
     folder: PairsArgument,
-    out: Annotated[Path, typer.Option(help="The folder for downstream.csv and downstream.md.")],
+    out: Annotated[Path, "The folder for downstream.csv and downstream.md."],
     restored: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FOLDER of restored pictures, by their pairs' or files' names; repeatable."),
+        "NAME=FOLDER of restored pictures, by their pairs' or files' names; repeatable.",
     ] = None,
     sharp: SharpOption = None,
     kind: KindOption = None,
     split: SplitOption = "test",
-    task: Annotated[str, typer.Option(help="depth, segmentation or both.")] = "both",
-    depth_model: Annotated[
-        str, typer.Option(help="Depth Anything V2: small, base, large, a name in the cache, or a folder.")
-    ] = "large",
+    task: Annotated[str, "depth, segmentation or both."] = "both",
+    depth_model: Annotated[str, "Depth Anything V2: small, base, large, a name in the cache, or a folder."] = "large",
     segmentation_model: Annotated[
-        str, typer.Option(help="SAM 2: tiny, small, base-plus, large, a name in the cache, or a folder.")
+        str, "SAM 2: tiny, small, base-plus, large, a name in the cache, or a folder."
     ] = "large",
-    prompt: Annotated[
-        str, typer.Option(help="masks of the sharp picture, as in the paper, or their points.")
-    ] = "masks",
+    prompt: Annotated[str, "masks of the sharp picture, as in the paper, or their points."] = "masks",
     points: Annotated[int, typer.Option(help="Points of the grid along a side, to find masks.", min=1)] = 32,
-    least_score: Annotated[float, typer.Option(help="Masks are kept that the network rates higher.")] = 0.8,
-    least_stability: Annotated[float, typer.Option(help="Masks are kept that change less with the threshold.")] = 0.95,
+    least_score: Annotated[float, "Masks are kept that the network rates higher."] = 0.8,
+    least_stability: Annotated[float, "Masks are kept that change less with the threshold."] = 0.95,
     device: DeviceOption = "auto",
     limit: LimitOption = None,
 ) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import DefocusError
-from .options import LensArgument, check_figure, print_files, with_groups
+from .options import LensArgument, check_figure, command, print_files
 from .progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ lens_app = typer.Typer(
 OutOption = Annotated[Path, typer.Option("--out", help="Where to write the picture: .png, .svg or .pdf.")]
 
 
-@lens_app.command("list")
+@command(lens_app, "list")
 def list_(
     search: Annotated[str, typer.Argument(metavar="WORD", help="Show only lenses with this word.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -51,7 +51,7 @@ def list_(
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-@lens_app.command()
+@command(lens_app)
 def show(
     lens: LensArgument, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False
 ) -> None:
@@ -72,19 +72,19 @@ def show(
         typer.echo(f"{text:<34}{value}")
 
 
-@lens_app.command("draw")
+@command(lens_app, "draw")
 def draw_layout(lens: LensArgument, out: OutOption) -> None:
     """Draw the layout: elements, stop, ray bundles of three fields, image plane."""
     _draw("layout", lens, out)
 
 
-@lens_app.command()
+@command(lens_app)
 def spots(lens: LensArgument, out: OutOption) -> None:
     """Draw spot diagrams over the field, in three colours."""
     _draw("spots", lens, out)
 
 
-@lens_app.command()
+@command(lens_app)
 def card(lens: LensArgument, out: OutOption) -> None:
     """Draw one page with layout, first-order data and spot diagrams."""
     _draw("card", lens, out)
@@ -105,7 +105,7 @@ def _draw(kind: str, lens: str, out: Path) -> None:
     print_files(out)
 
 
-@lens_app.command()
+@command(lens_app)
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="A lens file or a built-in name.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: .json or .zmx.")],
@@ -124,25 +124,24 @@ def convert(
 class CriteriaOptions:
     """Limits of `survey.Criteria`, by the same names."""
 
-    max_f_number: Annotated[float, typer.Option(help="Largest F-number.")] = 8.0
-    interchangeable_min_image_radius_mm: Annotated[float, typer.Option(help="Smallest image, cameras.")] = 10.0
-    interchangeable_min_track_mm: Annotated[float, typer.Option(help="Shortest lens, cameras.")] = 25.0
-    phone_min_image_radius_mm: Annotated[float, typer.Option(help="Smallest image, phones.")] = 2.5
-    phone_max_image_radius_mm: Annotated[float, typer.Option(help="Largest image, phones.")] = 8.0
-    phone_max_track_mm: Annotated[float, typer.Option(help="Longest lens, phones.")] = 15.0
-    max_na: Annotated[float, typer.Option(help="NA must stay below this.")] = 0.6
-    max_phase_range_waves: Annotated[float, typer.Option(help="Phase range must stay below this.")] = 10.0
-    max_axial_rms: Annotated[float, typer.Option(help="Largest axial RMS spot over image radius.")] = 0.01
+    max_f_number: Annotated[float, "Largest F-number."] = 8.0
+    interchangeable_min_image_radius_mm: Annotated[float, "Smallest image, cameras."] = 10.0
+    interchangeable_min_track_mm: Annotated[float, "Shortest lens, cameras."] = 25.0
+    phone_min_image_radius_mm: Annotated[float, "Smallest image, phones."] = 2.5
+    phone_max_image_radius_mm: Annotated[float, "Largest image, phones."] = 8.0
+    phone_max_track_mm: Annotated[float, "Longest lens, phones."] = 15.0
+    max_na: Annotated[float, "NA must stay below this."] = 0.6
+    max_phase_range_waves: Annotated[float, "Phase range must stay below this."] = 10.0
+    max_axial_rms: Annotated[float, "Largest axial RMS spot over image radius."] = 0.01
 
 
-@lens_app.command()
-@with_groups
+@command(lens_app)
 def survey(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of lens files, read recursively.")],
     limits: CriteriaOptions,
     out: Annotated[Path, typer.Option("--out", help="The CSV file to write.")] = Path("survey.csv"),
     plots: Annotated[Path | None, typer.Option("--plots", help="A folder for the diversity figures.")] = None,
-    states: Annotated[bool, typer.Option("--states", help="Add a row for each focus or zoom state.")] = False,
+    states: Annotated[bool, "Add a row for each focus or zoom state."] = False,
 ) -> None:
     """Measure and classify every lens of a folder, and write one CSV row per lens."""
     from ..survey import Criteria, survey_folder, write_csv

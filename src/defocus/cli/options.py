@@ -25,42 +25,56 @@ LensArgument = Annotated[
     str, typer.Argument(metavar="LENS", help="A built-in name or a lens file; LENS@STATE selects a state.")
 ]
 PhotoArgument = Annotated[Path, typer.Argument(help="A RAW file, or a PNG, JPEG or TIFF in sRGB.", show_default=False)]
-FigureOption = Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")]
+FigureOption = Annotated[Path | None, "Draw it: .png, .svg or .pdf."]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-BandsOption = Annotated[str, typer.Option(help="d, rgb, rgb-full, or wavelengths in nm: 486.1,587.6")]
-BitsOption = Annotated[int, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF.")]
-FieldOption = Annotated[tuple[float, float], typer.Option(help="Where the point appears: X Y, of the image radius.")]
-StopOption = Annotated[float | None, typer.Option(help="Stop the lens down.")]
-BladesOption = Annotated[int | None, typer.Option(help="Blades of the iris of a lens that is stopped down.")]
-DeviceOption = Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:1.")]
+BandsOption = Annotated[str, "d, rgb, rgb-full, or wavelengths in nm: 486.1,587.6"]
+BitsOption = Annotated[int, "8 or 16 bits per colour of a PNG or TIFF."]
+FieldOption = Annotated[tuple[float, float], "Where the point appears: X Y, of the image radius."]
+StopOption = Annotated[float | None, "Stop the lens down."]
+BladesOption = Annotated[int | None, "Blades of the iris of a lens that is stopped down."]
+DeviceOption = Annotated[str, "auto (a GPU where there is one), cpu, cuda or cuda:1."]
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a parameter whose type is a dataclass stand for its fields, each an option of the command."""
-    hints = typing.get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function to an application as a command.
+
+    `Annotated[float, "help"]` declares an option with its help, `Annotated[bool, "help"]` with the default False a
+    flag; a parameter whose type is a dataclass stands for its fields, each an option of the command.
+    """
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        hints = typing.get_type_hints(function)
+        groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            for parameter, group in groups.items():
+                values[parameter] = group(**{field: values.pop(field) for field in inspect.signature(group).parameters})
+            function(**values)
+
+        options = _options(function)
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        run.__annotations__ = {option.name: option.annotation for option in options}
+        app.command(name)(run)
+        return function
+
+    return add
+
+
+def _options(source: Any) -> list[inspect.Parameter]:
+    """The parameters of a function or dataclass as typer wants them."""
+    options = []
+    for name, parameter in inspect.signature(source).parameters.items():
+        hint = typing.get_type_hints(source, include_extras=True)[name]
+        if dataclasses.is_dataclass(hint):
+            options += _options(hint)
             continue
-        annotations = typing.get_type_hints(groups[name], include_extras=True)
-        for field in dataclasses.fields(groups[name]):
-            default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(field.name, kind, default=default, annotation=annotations[field.name]))
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        arguments = {
-            name: group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
-            for name, group in groups.items()
-        }
-        command(**arguments, **values)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+        kind, *more = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        if more and isinstance(more[0], str):
+            names = [f"--{name.replace('_', '-')}"] if kind is bool and parameter.default is False else []
+            hint = Annotated[kind, typer.Option(*names, help=more[0])]
+        options.append(parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY))
+    return options
 
 
 @dataclass(frozen=True)
@@ -68,12 +82,10 @@ class LensOptions:
     """A lens as it is used: focus, stop and sensor plane."""
 
     lens: LensArgument
-    focus_m: Annotated[float, typer.Option(help="Focus distance in metres; inf is allowed.")] = math.inf
+    focus_m: Annotated[float, "Focus distance in metres; inf is allowed."] = math.inf
     f_number: StopOption = None
     blades: BladesOption = None
-    sensor_shift_mm: Annotated[
-        float | None, typer.Option(help="Put the sensor this far behind the prescription's image plane.")
-    ] = None
+    sensor_shift_mm: Annotated[float | None, "Put the sensor this far behind the prescription's image plane."] = None
 
     def camera(self) -> Camera:
         """The camera of these options."""
@@ -84,7 +96,7 @@ class LensOptions:
 class CameraOptions(LensOptions):
     """A lens as it is used, and the pixels behind it."""
 
-    pixel_um: Annotated[float | None, typer.Option(help="Pixel pitch; by default 1680×1120 fill the image.")] = None
+    pixel_um: Annotated[float | None, "Pixel pitch; by default 1680×1120 fill the image."] = None
 
 
 def make_camera(lens: str, **options: Any) -> Camera:
@@ -94,14 +106,16 @@ def make_camera(lens: str, **options: Any) -> Camera:
     return Camera(load_lens(lens), **options)
 
 
-def numbers(option: str, text: str, expected: str) -> tuple[float, ...]:
-    """Numbers between commas; inf is one, nan is not."""
+def numbers(
+    option: str, text: str, expected: str, count: int | None = None, low: float = -math.inf, high: float = math.inf
+) -> tuple[float, ...]:
+    """The numbers between commas, so many where there is a `count`, from `low` to `high`; inf is one, nan is not."""
     try:
         values = tuple(float(part) for part in text.split(","))
     except ValueError:
         values = (math.nan,)
-    if any(math.isnan(value) for value in values):
-        raise DefocusError(f"{option} {text!r}: expected numbers between commas ({expected})")
+    if not all(low <= value <= high for value in values) or count not in (None, len(values)):
+        raise DefocusError(f"{option} {text}: expected {expected}")
     return values
 
 

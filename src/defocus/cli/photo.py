@@ -17,6 +17,7 @@ from .options import (
     JsonOption,
     PhotoArgument,
     check_figure,
+    numbers,
     print_files,
     print_report,
     whole_pair,
@@ -37,25 +38,21 @@ def develop(
     out: Annotated[
         Path, typer.Option(help="The picture: .png, .jpg or .tif; or linear light: .npy or .npz.", show_default=False)
     ],
-    bits: Annotated[int | None, typer.Option(help="8 or 16 bits per colour of a PNG or TIFF. [default: 8]")] = None,
+    bits: Annotated[int | None, "8 or 16 bits per colour of a PNG or TIFF. [default: 8]"] = None,
     white_balance: Annotated[
-        str, typer.Option(help="as-shot, daylight, grey, or three gains for red, green and blue: 2.1,1,1.5")
+        str, "as-shot, daylight, grey, or three gains for red, green and blue: 2.1,1,1.5"
     ] = "as-shot",
     exposure_ev: Annotated[float, typer.Option(help="Brighter by this many stops.", min=-20, max=20)] = 0.0,
-    response: Annotated[
-        str, typer.Option(help="srgb, linear, gamma:2.2, contrast:1.3, or a file of two columns.")
-    ] = "srgb",
-    noise: Annotated[
-        str, typer.Option(help="none; paper: drawn as in the paper; SHOT,READ: variance is SHOT·signal + READ.")
-    ] = "none",
+    response: Annotated[str, "srgb, linear, gamma:2.2, contrast:1.3, or a file of two columns."] = "srgb",
+    noise: Annotated[str, "none; paper: drawn as in the paper; SHOT,READ: variance is SHOT·signal + READ."] = "none",
     seed: Annotated[int, typer.Option(help="Seed of the noise.", min=0)] = 0,
-    demosaic: Annotated[str, typer.Option(help="directional or malvar.")] = "directional",
+    demosaic: Annotated[str, "directional or malvar."] = "directional",
     orientation: Annotated[
         int | None, typer.Option(help="1 (as stored) to 8, as EXIF counts; by default the file's own.", min=1, max=8)
     ] = None,
     mosaic: Annotated[
         str | None,
-        typer.Option(help="The file is a bare mosaic of 16-bit numbers: WIDTH,HEIGHT,PATTERN,BLACK,WHITE"),
+        "The file is a bare mosaic of 16-bit numbers: WIDTH,HEIGHT,PATTERN,BLACK,WHITE",
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON, with the noise it found.")] = False,
 ) -> None:
@@ -113,10 +110,7 @@ def develop(
 def _gains(text: str) -> str | tuple[float, float, float]:
     if "," not in text:
         return text
-    try:
-        red, green, blue = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise DefocusError(f"--white-balance {text}: expected a name or three numbers such as 2.1,1,1.5") from error
+    red, green, blue = numbers("--white-balance", text, "a name or three numbers such as 2.1,1,1.5", 3)
     return red, green, blue
 
 
@@ -140,11 +134,7 @@ def _noise(text: str, seed: int, photo: Photo) -> Noise | None:
         raise DefocusError(f"{photo.file}: --noise is the sensor's; this file has no mosaic to add it to")
     if text == "paper":
         return paper_noise(seed)
-    try:
-        shot, read = (float(part) for part in text.split(","))
-    except ValueError as error:
-        raise DefocusError(f"--noise {text}: expected none, paper, or two numbers such as 1e-5,1e-5") from error
-    return Noise.make(shot, read)
+    return Noise.make(*numbers("--noise", text, "none, paper, or two numbers such as 1e-5,1e-5", 2))
 
 
 def _report(photo: Photo, noise: Noise | None) -> dict[str, Any]:
@@ -180,14 +170,10 @@ def _own_noise(photo: Photo) -> list[float] | str | None:
 def depth(
     photo: PhotoArgument,
     out: Annotated[Path, typer.Option(help="The depth map: .npz, .npy, .png, .pfm, .dpt or .exr.", show_default=False)],
-    model: Annotated[
-        str, typer.Option(help="depth-pro, depth-anything-indoor or depth-anything-outdoor.")
-    ] = "depth-pro",
-    weights: Annotated[str | None, typer.Option(help="A folder with the model, or another name in the cache.")] = None,
-    focal_px: Annotated[
-        float | None, typer.Option(help="Focal length in pixels; by default from EXIF, else the network's guess.")
-    ] = None,
-    scale_m: Annotated[float | None, typer.Option(help="Metres of one step of a .png, such as 0.001.")] = None,
+    model: Annotated[str, "depth-pro, depth-anything-indoor or depth-anything-outdoor."] = "depth-pro",
+    weights: Annotated[str | None, "A folder with the model, or another name in the cache."] = None,
+    focal_px: Annotated[float | None, "Focal length in pixels; by default from EXIF, else the network's guess."] = None,
+    scale_m: Annotated[float | None, "Metres of one step of a .png, such as 0.001."] = None,
     plot: FigureOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -250,21 +236,13 @@ def scene(
     name: Annotated[
         str | None, typer.Argument(help="The scene; without one, all are listed.", show_default=False)
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The sharp picture: .png, .jpg or .tif; or linear light: .npy or .npz.")
-    ] = None,
-    depth: Annotated[Path | None, typer.Option(help="Its depth map: .npz, .npy, .pfm, .dpt or .exr.")] = None,
-    blurred: Annotated[
-        Path | None, typer.Option(help="Also the picture through a finite aperture, by casting rays: as --out.")
-    ] = None,
-    focus_m: Annotated[
-        float | None, typer.Option(help="Focus distance of --blurred; by default on the subject.")
-    ] = None,
-    pupil_radius_mm: Annotated[
-        float | None, typer.Option(help="Its entrance pupil; by default the scene's own.")
-    ] = None,
+    out: Annotated[Path | None, "The sharp picture: .png, .jpg or .tif; or linear light: .npy or .npz."] = None,
+    depth: Annotated[Path | None, "Its depth map: .npz, .npy, .pfm, .dpt or .exr."] = None,
+    blurred: Annotated[Path | None, "Also the picture through a finite aperture, by casting rays: as --out."] = None,
+    focus_m: Annotated[float | None, "Focus distance of --blurred; by default on the subject."] = None,
+    pupil_radius_mm: Annotated[float | None, "Its entrance pupil; by default the scene's own."] = None,
     points: Annotated[int, typer.Option(help="Points of the pupil that --blurred sums over.", min=1, max=65536)] = 1024,
-    size: Annotated[str, typer.Option(help="WIDTHxHEIGHT in pixels.")] = "960x640",
+    size: Annotated[str, "WIDTHxHEIGHT in pixels."] = "960x640",
     seed: Annotated[int, typer.Option(help="Another seed is another scene of the same kind.", min=0)] = 0,
     bits: BitsOption = 8,
 ) -> None:

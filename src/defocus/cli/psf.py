@@ -24,7 +24,6 @@ from .options import (
     numbers,
     print_files,
     print_report,
-    with_groups,
 )
 from .progress import ProgressBar
 
@@ -35,40 +34,34 @@ if TYPE_CHECKING:
 
 DELAY_S = 2.0  # until progress is shown
 
-Plot = Annotated[Path, typer.Option(help="Where to write the picture: .png, .svg or .pdf.")]
-Depth = Annotated[float, typer.Option(help="Depth of the points in metres; inf is allowed.")]
-Fields = Annotated[str, typer.Option(help="Where the points appear: heights above the centre, of the image radius.")]
+Plot = Annotated[Path, "Where to write the picture: .png, .svg or .pdf."]
+Depth = Annotated[float, "Depth of the points in metres; inf is allowed."]
+Fields = Annotated[str, "Where the points appear: heights above the centre, of the image radius."]
 Wavelength = Annotated[float, typer.Option(help="Wavelength in nm.", min=200.0, max=2500.0)]
 TileSize = Annotated[
     int | None, typer.Option(help="Pixels across a tile; by default room for the blur.", min=1, max=1024)
 ]
-ScaleOption = Annotated[str, typer.Option(help="linear or log.")]
+ScaleOption = Annotated[str, "linear or log."]
 FIELDS = "0,0.5,0.7,1"
+HEIGHTS, METRES = "heights between -1 and 1, with commas", "metres or inf, with commas"  # what is expected
 
 
-@with_groups
 def psf(
     use: CameraOptions,
-    depth_m: Annotated[float, typer.Option(help="Depth of the point in metres; inf is allowed.")] = math.inf,
+    depth_m: Annotated[float, "Depth of the point in metres; inf is allowed."] = math.inf,
     field: FieldOption = (0, 0),
-    field_deg: Annotated[
-        float | None, typer.Option(help="Field angle in degrees instead; the image lies upwards.")
-    ] = None,
-    image_height_mm: Annotated[float | None, typer.Option(help="Image height in mm instead; it lies upwards.")] = None,
+    field_deg: Annotated[float | None, "Field angle in degrees instead; the image lies upwards."] = None,
+    image_height_mm: Annotated[float | None, "Image height in mm instead; it lies upwards."] = None,
     size: Annotated[
         int | None, typer.Option(help="Pixels across the window; by default room for the blur.", min=1, max=2048)
     ] = None,
     bands: BandsOption = "rgb",
-    method: Annotated[
-        str, typer.Option(help="wave, or for comparison paper, huygens, fraunhofer, gaussian, disk.")
-    ] = "wave",
-    half: Annotated[
-        str | None, typer.Option(help="left or right: the light of half the lens, as dual-pixel sensors see it.")
-    ] = None,
+    method: Annotated[str, "wave, or for comparison paper, huygens, fraunhofer, gaussian, disk."] = "wave",
+    half: Annotated[str | None, "left or right: the light of half the lens, as dual-pixel sensors see it."] = None,
     supersample: Annotated[
         int | None, typer.Option(help="Samples per pixel and axis; by default enough; 1: points.", min=1, max=99)
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write an .npz file.")] = None,
+    out: Annotated[Path | None, "Write an .npz file."] = None,
     plot: FigureOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -102,19 +95,16 @@ def psf(
     print_files(out, plot)
 
 
-@with_groups
 def psf_grid(
     use: CameraOptions,
     fields: Fields = FIELDS,
-    depths_m: Annotated[
-        str | None, typer.Option(help="Depths in metres, such as 1,2,inf; by default around the focus.")
-    ] = None,
+    depths_m: Annotated[str | None, "Depths in metres, such as 1,2,inf; by default around the focus."] = None,
     size: TileSize = None,
     bands: BandsOption = "rgb",
     scale: ScaleOption = "linear",
     decades: Annotated[float, typer.Option(help="What a log scale spans.", min=1.0, max=12.0)] = 4.0,
     plot: FigureOption = None,
-    out: Annotated[Path | None, typer.Option(help="Write all PSFs to an .npz file.")] = None,
+    out: Annotated[Path | None, "Write all PSFs to an .npz file."] = None,
 ) -> None:
     """Draw PSFs of a lens over field (columns) and depth (rows)."""
     import numpy as np
@@ -122,8 +112,8 @@ def psf_grid(
     from ..draw import check_scale, compute_psf_grid, draw_psf_grid, save
 
     scaling = check_scale(scale)
-    heights = numbers("--fields", fields, "heights between -1 and 1")
-    depths = None if depths_m is None else numbers("--depths-m", depths_m, "metres, or inf")
+    heights = numbers("--fields", fields, HEIGHTS)
+    depths = None if depths_m is None else numbers("--depths-m", depths_m, METRES)
     if plot is None and out is None:
         raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
     check_figure(plot)
@@ -155,26 +145,24 @@ def psf_grid(
                 typer.echo(f"note: field {field:g}, depth {depth:g} m: {report['status']}", err=True)
 
 
-@with_groups
 def wavefront(
     use: LensOptions,
     plot: Plot,
     depth_m: Depth = math.inf,
     fields: Fields = FIELDS,
     wavelength_nm: Wavelength = D_LINE_NM,
-    remove: Annotated[str, typer.Option(help="piston, tilt (and piston), or defocus (and both).")] = "tilt",
+    remove: Annotated[str, "piston, tilt (and piston), or defocus (and both)."] = "tilt",
 ) -> None:
     """Draw wavefronts and amplitudes over the pupil."""
     from ..draw import draw_wavefronts
 
-    heights = numbers("--fields", fields, "heights between -1 and 1")
+    heights = numbers("--fields", fields, HEIGHTS)
     check_figure(plot)
     removal = cast("Remove", remove)  # an unknown one is refused
     options: dict[str, Any] = {"depth_m": depth_m, "fields": heights, "wavelength_nm": wavelength_nm}
     _write(draw_wavefronts(use.camera(), remove=removal, **options), plot)
 
 
-@with_groups
 def pupils(
     use: LensOptions,
     plot: Plot,
@@ -185,19 +173,16 @@ def pupils(
     """Draw the pupils of several fields: how vignetting cuts them."""
     from ..draw import draw_pupils
 
-    heights = numbers("--fields", fields, "heights between -1 and 1")
+    heights = numbers("--fields", fields, HEIGHTS)
     check_figure(plot)
     _write(draw_pupils(use.camera(), depth_m=depth_m, fields=heights, wavelength_nm=wavelength_nm), plot)
 
 
-@with_groups
 def through_focus(
     use: CameraOptions,
     plot: Plot,
-    depths_m: Annotated[str | None, typer.Option(help="Depths of the point in metres, such as 1,2,inf.")] = None,
-    shifts_mm: Annotated[
-        str | None, typer.Option(help="Or places of the sensor behind its focus in mm, such as -0.1,0,0.1.")
-    ] = None,
+    depths_m: Annotated[str | None, "Depths of the point in metres, such as 1,2,inf."] = None,
+    shifts_mm: Annotated[str | None, "Or places of the sensor behind its focus in mm, such as -0.1,0,0.1."] = None,
     field: FieldOption = (0, 0),
     size: TileSize = None,
     bands: BandsOption = "rgb",
@@ -210,9 +195,9 @@ def through_focus(
     if (depths_m is None) == (shifts_mm is None):
         raise DefocusError("give --depths-m or --shifts-mm, such as --shifts-mm=-0.1,0,0.1")
     places: dict[str, Any] = (
-        {"sensor_shifts_mm": numbers("--shifts-mm", shifts_mm, "mm")}
+        {"sensor_shifts_mm": numbers("--shifts-mm", shifts_mm, "mm between commas")}
         if shifts_mm is not None
-        else {"depths_m": numbers("--depths-m", depths_m or "", "metres, or inf")}
+        else {"depths_m": numbers("--depths-m", depths_m or "", METRES)}
     )
     check_figure(plot)
     point = (float(field[0]), float(field[1]))

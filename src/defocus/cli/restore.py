@@ -92,12 +92,10 @@ def deblur(
     source: Annotated[
         Path, typer.Argument(help="A photograph (PNG, JPEG, TIFF or RAW), or a folder.", metavar="INPUT")
     ],
-    weights: Annotated[Path, typer.Option(help="The network: a file of weights, ours or a published one.")],
-    out: Annotated[Path, typer.Option(help="The folder for the results, under the photographs' names.")],
-    recursive: Annotated[bool, typer.Option("--recursive", help="Photographs in folders of the folder too.")] = False,
-    model: Annotated[
-        str | None, typer.Option(help="nrknet, iniknet, nafnet or restormer; by default what the file is.")
-    ] = None,
+    weights: Annotated[Path, "The network: a file of weights, ours or a published one."],
+    out: Annotated[Path, "The folder for the results, under the photographs' names."],
+    recursive: Annotated[bool, "Photographs in folders of the folder too."] = False,
+    model: Annotated[str | None, "nrknet, iniknet, nafnet or restormer; by default what the file is."] = None,
     options: Annotated[
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE of the network, where the file does not tell: size=small, width=32."),
@@ -110,14 +108,12 @@ def deblur(
     overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.", min=0)] = 64,
     batch: Annotated[int, typer.Option(help="Tiles at a time.", min=1)] = 1,
     device: DeviceOption = "auto",
-    precision: Annotated[str, typer.Option(help="float32, or bf16: half the memory, on GPUs faster.")] = "float32",
-    bits: Annotated[
-        int | None, typer.Option(help="8 or 16 bits per colour; by default the photograph's own (RAW: 16).")
-    ] = None,
+    precision: Annotated[str, "float32, or bf16: half the memory, on GPUs faster."] = "float32",
+    bits: Annotated[int | None, "8 or 16 bits per colour; by default the photograph's own (RAW: 16)."] = None,
     kind: Annotated[
         str | None, typer.Option("--format", help="png, jpg or tif; by default the photograph's own (RAW: png).")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Make results anew that are there.")] = False,
+    overwrite: Annotated[bool, "Make results anew that are there."] = False,
 ) -> None:
     """Deblur photographs of any size with a trained network, tile by tile.
 
