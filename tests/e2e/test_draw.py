@@ -25,7 +25,7 @@ from defocus.draw import (
     plot_camera,
     save,
 )
-from defocus.draw.geometry import Element, cross_section, element_outlines, ray_paths
+from defocus.draw.geometry import Element, cross_section, ray_paths
 from defocus.errors import DefocusError, TraceError
 from defocus.glass import AIR, model_glass
 from defocus.lens.formats import read_lens
@@ -79,7 +79,7 @@ def profiles(element: Element) -> tuple[np.ndarray, np.ndarray]:
 
 def assert_in_order(lens: Lens) -> None:
     """No outline crosses itself or another one, and none is empty."""
-    elements = element_outlines(lens)
+    elements = cross_section(lens).elements
     sides = [profiles(e) for e in elements]
     for element, (front, back) in zip(elements, sides, strict=True):
         assert np.all(np.isfinite(element.outline)), (lens.name, element.front)
@@ -115,7 +115,7 @@ def crossings(a: np.ndarray, b: np.ndarray) -> int:
 def test_outlines_are_simple_polygons_that_do_not_cross(make):
     lens = make()
     assert_in_order(lens)
-    outlines = [e.outline for e in element_outlines(lens)]
+    outlines = [e.outline for e in cross_section(lens).elements]
     for a, b in itertools.combinations_with_replacement(outlines, 2):
         assert crossings(a, b) == 0
 
@@ -128,7 +128,7 @@ def test_crossings_are_seen_by_the_test_itself():
 
 def test_elements_reach_the_larger_clear_aperture_and_close_with_a_flat():
     lens = tessar()
-    first, second, *cemented = element_outlines(lens)
+    first, second, *cemented = cross_section(lens).elements
     assert first.outline[:, 1].max() == pytest.approx(8.5)
     front, back = profiles(second)  # concave behind, 6.0 of 6.2 mm: a flat annulus
     flat = back[back[:, 1] >= 6.0]
@@ -388,7 +388,7 @@ def test_outlines_of_the_whole_collection_are_in_order(shared: Path):
 @pytest.mark.shared
 def test_no_outline_of_some_lenses_crosses_any_other(shared: Path):
     for path in sorted((shared / "lenses").glob("*/*.json"))[10::200]:
-        outlines = [e.outline for e in element_outlines(read_lens(path))]
+        outlines = [e.outline for e in cross_section(read_lens(path)).elements]
         for k, a in enumerate(outlines):
             for b in outlines[k : k + 2]:
                 assert crossings(a, b) == 0, path.name

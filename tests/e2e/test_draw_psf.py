@@ -317,7 +317,7 @@ def test_the_command_writes_figure_and_stack(tmp_path: Path, capsys: pytest.Capt
         (["--plot", "x.png", "--fields", "2"], "image circle"),
         (["--plot", "x.png", "--depths-m", "1,,2"], "--depths-m"),
         (["--plot", "x.png", "--depths-m", "-1"], "depth -1.0 m"),
-        (["--plot", "x.png", "--scale", "cubic"], "linear, log"),
+        (["--plot", "x.png", "--scale", "cubic"], "--scale"),
         (["--plot", "x.png", "--bands", "green"], "wavelengths"),
         (["--plot", "x.png", "--size", "0"], "--size"),
         (["--plot", "x.png", "--f-number", "1"], "full aperture"),

@@ -250,8 +250,8 @@ def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, caps
     for wrong, words in (
         (["--restored", "nothing"], "expected NAME=FOLDER"),
         (["--restored", f"other={tmp_path / 'nowhere'}"], "there is no such folder"),
-        (["--task", "driving"], "expected depth, segmentation or both"),
-        (["--prompt", "words"], "expected masks or points"),
+        (["--task", "driving"], "segmentation"),
+        (["--prompt", "words"], "points"),
     ):
         assert run([*arguments, *wrong]) == 2
         assert words in capsys.readouterr().err

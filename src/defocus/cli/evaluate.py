@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -165,12 +165,14 @@ def downstream(
     sharp: SharpOption = None,
     kind: KindOption = None,
     split: SplitOption = "test",
-    task: Annotated[str, "depth, segmentation or both."] = "both",
+    task: Annotated[Literal["depth", "segmentation", "both"], "What the networks do."] = "both",
     depth_model: Annotated[str, "Depth Anything V2: small, base, large, a name in the cache, or a folder."] = "large",
     segmentation_model: Annotated[
         str, "SAM 2: tiny, small, base-plus, large, a name in the cache, or a folder."
     ] = "large",
-    prompt: Annotated[str, "masks of the sharp picture, as in the paper, or their points."] = "masks",
+    prompt: Annotated[
+        Literal["masks", "points"], "Masks of the sharp picture, as in the paper, or their points."
+    ] = "masks",
     points: Annotated[int, typer.Option(help="Points of the grid along a side, to find masks.", min=1)] = 32,
     least_score: Annotated[float, "Masks are kept that the network rates higher."] = 0.8,
     least_stability: Annotated[float, "Masks are kept that change less with the threshold."] = 0.95,
@@ -186,10 +188,6 @@ def downstream(
     from ..files.stores import open_store
     from ..restore.deblurring import choose_device
 
-    if task not in ("depth", "segmentation", "both"):
-        raise DefocusError(f"--task {task}: expected depth, segmentation or both")
-    if prompt not in ("masks", "points"):
-        raise DefocusError(f"--prompt {prompt}: expected masks or points")
     images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
     rows = {}
     for text in restored or []:
@@ -204,7 +202,7 @@ def downstream(
     segmenter = Segmenter(segmentation_model, where) if task != "depth" else None
     with ProgressBar() as bar:
         judgements = judge(
-            images, rows, depth=estimator, segmenter=segmenter, prompt=prompt, progress=bar,  # type: ignore[arg-type]
+            images, rows, depth=estimator, segmenter=segmenter, prompt=prompt, progress=bar,
             choice=MaskChoice(points, least_score, least_stability),
         )  # fmt: skip
     about = [f"Depth by {estimator.source}, root mean square error in its disparities."] if estimator else []

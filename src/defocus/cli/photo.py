@@ -177,7 +177,7 @@ def depth(
     plot: FigureOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """DepthEstimate the depth of a photograph with a network, in metres."""
+    """Estimate the depth of a photograph with a network, in metres."""
     import numpy as np
 
     from ..photo import SRGB, encode, read_photo

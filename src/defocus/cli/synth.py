@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 synth_app = typer.Typer(help="Data sets of sharp and blurred pairs.", no_args_is_help=True, rich_markup_mode=None)
 
 PLAN = typer.Argument(..., help="A plan (TOML); 'defocus synth init' writes one.", metavar="PLAN")
+EngineName = Literal["local", "ray"]
 FOLDER = typer.Argument(..., help="A folder of pairs.", metavar="FOLDER")
 
 
@@ -62,7 +63,7 @@ def run(
     plan: Path = PLAN,
     out: str = typer.Option(..., "--out", help="Folder to make, or to go on with; or an address that fsspec knows."),
     workers: int = typer.Option(1, "--workers", min=1, help="Processes, or actors of a cluster."),
-    engine: str = typer.Option("local", "--engine", help="local or ray."),
+    engine: EngineName = typer.Option("local", "--engine", help="What runs the work."),
     address: str | None = typer.Option(None, "--address", help="Of the Ray cluster; by default one is started here."),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Stop when the folder holds so many pairs."),
     replan: bool = typer.Option(False, "--replan", help="Take another plan or other photographs and make all anew."),
@@ -158,7 +159,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def make_engine(name: str, workers: int, address: str | None) -> Engine:
+def make_engine(name: EngineName, workers: int, address: str | None) -> Engine:
     """The engine that was asked for."""
     if name == "local":
         if address is not None:
@@ -166,11 +167,9 @@ def make_engine(name: str, workers: int, address: str | None) -> Engine:
         from ..synth.engines.local import LocalEngine
 
         return LocalEngine(workers)
-    if name == "ray":
-        from ..synth.engines.ray import RayEngine
+    from ..synth.engines.ray import RayEngine
 
-        return RayEngine(workers, address)
-    raise DefocusError(f"--engine {name}: expected local or ray")
+    return RayEngine(workers, address)
 
 
 def run_with_bar(

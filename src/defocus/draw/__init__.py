@@ -15,18 +15,17 @@ if TYPE_CHECKING:
     from .charts import BlurLine, draw_blur_levels, draw_training_curves
     from .diversity import draw_diversity
     from .layout import draw_layout
-    from .plots import plot_camera, plot_lens, plot_photograph, plot_psf, save_psf
+    from .plots import plot_camera, plot_photograph, plot_psf, save_psf
     from .psf_grid import compute_psf_grid, draw_psf_grid, draw_through_focus
     from .psf_picture import check_scale
     from .psf_plot import draw_psf
     from .pupils import draw_pupils, draw_wavefronts
     from .side_by_side import Panel, check_sweep_path, draw_comparison, draw_depth, draw_samples, write_sweep
     from .spots import draw_spots
-    from .style import FIGURE_SUFFIXES, check_figure_path, figure_png, html_image, save
+    from .style import check_figure_path, figure_png, html_image, save
     from .synth_pair import draw_pair
 
 __all__ = [
-    "FIGURE_SUFFIXES",
     "BlurLine",
     "Panel",
     "check_figure_path",
@@ -51,7 +50,6 @@ __all__ = [
     "figure_png",
     "html_image",
     "plot_camera",
-    "plot_lens",
     "plot_photograph",
     "plot_psf",
     "save",

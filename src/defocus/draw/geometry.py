@@ -62,11 +62,6 @@ class Geometry:
         return max([self.stop_reach, self.image[1], *(float(e.outline[:, 1].max()) for e in self.elements)])
 
 
-def element_outlines(lens: Lens) -> list[Element]:
-    """The lens's pieces of glass, front to back. Missing clear apertures are solved for."""
-    return list(cross_section(lens).elements)
-
-
 def cross_section(lens: Lens) -> Geometry:
     """Elements, aspheric surfaces, stop and image plane of a lens. Missing clear apertures are solved for."""
     lens = with_clear_apertures(lens)

@@ -1,4 +1,4 @@
-"""The figures behind `.plot()`: what a person wants to see first of a lens, a PSF, a camera and a photograph."""
+"""The figures behind `.plot()`: what a person wants to see first of a PSF, a camera and a photograph."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ..camera import Camera, Psf
-from ..lens.prescription import Lens
 from ..psf.energy import UP
 from ..render.photograph import Photograph
 from . import style
-from .layout import LARGEST, draw_layout, legend_height, paint_layout, paint_legend, plan_layout
+from .layout import LARGEST, legend_height, paint_layout, paint_legend, plan_layout
 from .psf_grid import setting
 from .psf_plot import draw_psf
 from .sheet import Sheet, plain_plot
@@ -25,11 +24,6 @@ from .style import save
 
 CHART = 1.5  # inches: height of the blur chart of a camera
 DEPTHS = 200  # points of its curve
-
-
-def plot_lens(lens: Lens) -> Figure:
-    """The layout of a lens."""
-    return draw_layout(lens)
 
 
 def plot_psf(psf: Psf, **options: Any) -> Figure:

@@ -51,15 +51,8 @@ class Sheet:
 
     def footnote(self, text: str, y: float) -> None:
         """A faint line across the sheet, centred, that fits it."""
-        self.text(
-            self.width / 2.0,
-            y,
-            text,
-            room=self.width - 2.0 * MARGIN,
-            fontsize=style.SMALL - 0.5,
-            color=style.FAINT,
-            ha="center",
-        )
+        look: dict[str, Any] = {"fontsize": style.SMALL - 0.5, "color": style.FAINT, "ha": "center"}
+        self.text(self.width / 2.0, y, text, room=self.width - 2.0 * MARGIN, **look)
 
     def scale_bar(self, x: float, y: float, length: float, label: str) -> None:
         """A horizontal bar with end ticks and its length in words below it: centred, or from its start if longer."""

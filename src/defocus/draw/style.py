@@ -75,7 +75,6 @@ _METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None},
     ".pdf": {"CreationDate": None, "Producer": None},
 }
-FIGURE_SUFFIXES = tuple(_METADATA)
 
 
 @contextlib.contextmanager
@@ -90,7 +89,7 @@ def check_figure_path(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in _METADATA:
         raise DefocusError(
-            f"{path}: figures are written as {', '.join(FIGURE_SUFFIXES)}; give the file one of these suffixes"
+            f"{path}: figures are written as {', '.join(_METADATA)}; give the file one of these suffixes"
         )
     if not path.resolve().parent.is_dir():
         raise DefocusError(f"{path}: cannot be written: there is no folder {path.parent}")
