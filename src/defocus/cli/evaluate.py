@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..errors import ConfigError, DefocusError
-from .options import DeviceOption
+from .options import DeviceOption, write_new
 from .progress import ProgressBar, show_synthesis, show_training
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ def _compare(images: tuple[Path, Path], metrics: list[str], files: dict[str, Pat
 def _write_template(file: Path) -> None:
     from ..evaluate.table_file import template as template_text
 
-    if file.exists():
-        raise ConfigError("is there already; take another name", file=file)
-    file.write_text(template_text(file.name), encoding="utf-8")
-    typer.echo(f"wrote {file}; next: name your weights and test sets in it")
+    write_new(file, template_text(file.name), "name your weights and test sets in it")
 
 
 def groundtruth(

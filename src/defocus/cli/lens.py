@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,37 +71,24 @@ def show(
         typer.echo(f"{text:<34}{value}")
 
 
-@command(lens_app, "draw")
-def draw_layout(lens: LensArgument, out: OutOption) -> None:
-    """Draw the layout: elements, stop, ray bundles of three fields, image plane."""
-    _draw("layout", lens, out)
+def _add_figure(name: str, function: str, about: str) -> None:
+    """Add a command that draws a lens; what can be wrong with the figure's path is looked at before the long work."""
+
+    def write(lens: LensArgument, out: OutOption) -> None:
+        from .. import draw
+        from ..lens import load_lens
+
+        check_figure(out)
+        draw.save(getattr(draw, function)(load_lens(lens)), out)
+        print_files(out)
+
+    write.__doc__ = about
+    command(lens_app, name)(write)
 
 
-@command(lens_app)
-def spots(lens: LensArgument, out: OutOption) -> None:
-    """Draw spot diagrams over the field, in three colours."""
-    _draw("spots", lens, out)
-
-
-@command(lens_app)
-def card(lens: LensArgument, out: OutOption) -> None:
-    """Draw one page with layout, first-order data and spot diagrams."""
-    _draw("card", lens, out)
-
-
-def _draw(kind: str, lens: str, out: Path) -> None:
-    """Write a figure of a lens; what can be wrong with its path is looked at before the long work."""
-    from .. import draw
-    from ..lens import load_lens
-
-    check_figure(out)
-    figures: dict[str, Callable[[Lens], Any]] = {
-        "layout": draw.draw_layout,
-        "spots": draw.draw_spots,
-        "card": draw.draw_card,
-    }
-    draw.save(figures[kind](load_lens(lens)), out)
-    print_files(out)
+_add_figure("draw", "draw_layout", "Draw the layout: elements, stop, ray bundles of three fields, image plane.")
+_add_figure("spots", "draw_spots", "Draw spot diagrams over the field, in three colours.")
+_add_figure("card", "draw_card", "Draw one page with layout, first-order data and spot diagrams.")
 
 
 @command(lens_app)

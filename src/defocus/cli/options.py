@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import DefocusError
+from ..errors import ConfigError, DefocusError
 
 if TYPE_CHECKING:
     from .. import Camera
@@ -177,6 +177,15 @@ def print_report(report: dict[str, Any], *, width: int = 16, notes: Iterable[str
             typer.echo(f"{name:<{width}}{value:.6g}" if isinstance(value, float) else f"{name:<{width}}{value}")
     for text in notes:
         typer.echo(f"{'note':<{width}}{text}")
+
+
+def write_new(path: Path, text: str, following: str, *, force: bool | None = None) -> None:
+    """Write a text file that is not there yet, and say what to do next; a command with --force may write over one."""
+    if path.exists() and not force:
+        way_out = "take another name" if force is None else "take another name, or --force"
+        raise ConfigError(f"is there already; {way_out}", file=path)
+    path.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {path}; next: {following}")
 
 
 def print_files(*paths: Path | None) -> None:

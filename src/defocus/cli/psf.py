@@ -54,7 +54,9 @@ def psf(
         int | None, typer.Option(help="Pixels across the window; by default room for the blur.", min=1, max=2048)
     ] = None,
     bands: BandsOption = "rgb",
-    method: Annotated[str, "wave, or for comparison paper, huygens, fraunhofer, gaussian, disk."] = "wave",
+    method: Annotated[
+        Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"], "All but wave are for comparison."
+    ] = "wave",
     half: Annotated[
         Literal["left", "right"] | None, "The light of half the lens, as dual-pixel sensors see it."
     ] = None,
@@ -66,10 +68,6 @@ def psf(
     as_json: JsonOption = False,
 ) -> None:
     """Compute a point spread function of a lens."""
-    from ..camera import METHODS
-
-    if method not in METHODS:
-        raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
     check_figure(plot)
     check_file(out, ".npz")
     if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError, DefocusError
-from .options import DeviceOption, json_text, print_files
+from .options import DeviceOption, json_text, print_files, write_new
 from .progress import ProgressBar, show_training
 
 if TYPE_CHECKING:
@@ -45,14 +45,7 @@ def train(
                 f"is a file, no recipe, and --write copies recipes: change the file itself, or copy it to {write}",
                 file=config,
             )
-        text = recipe_text(config)
-        if write.exists():
-            raise ConfigError("is there already; take another name", file=write)
-        try:
-            write.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror or error}", file=write) from error
-        typer.echo(f"wrote {write}; next: defocus train {write} --data FOLDER --out RUN")
+        write_new(write, recipe_text(config), f"defocus train {write} --data FOLDER --out RUN")
         return
     settings = TrainConfig.from_toml(config, changes).with_folders(data)
     if check:

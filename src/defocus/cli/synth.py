@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from ..errors import DatasetError, DefocusError, PlanError
+from ..errors import DatasetError, DefocusError
+from .options import write_new
 from .progress import ProgressBar, show_synthesis
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ def init(
     """Write a commented plan that runs as it is."""
     from ..synth.example_plans import plan_text
 
-    if file.exists() and not force:
-        raise PlanError("is there already; take another name, or --force", file=file)
-    file.write_text(plan_text(file.name), encoding="utf-8")
-    typer.echo(f"wrote {file}; next: defocus synth check {file}")
+    write_new(file, plan_text(file.name), f"defocus synth check {file}", force=force)
 
 
 @synth_app.command()

@@ -13,7 +13,7 @@ from ..errors import DefocusError, LensFileError
 from ..lens.formats import LENS_SUFFIXES, read_lens
 from ..lens.prescription import Lens
 from .criteria import Category, Criteria, judge
-from .measure import Measurement, counted, measure
+from .measure import Measurement, measure
 
 Status = Literal["kept", "rejected", "unreadable"]
 
@@ -63,8 +63,8 @@ def survey_folder(
 ) -> list[SurveyRow]:
     """Read and judge every lens file below `folder`.
 
-    `states` adds a row for each named state of a lens. `progress` is told (lenses done, lenses in all). A file that
-    cannot be read is a row of its own, never an exception.
+    `states` adds a row for each named state of a lens. `progress` is called with lenses done and lenses in all. A file
+    that cannot be read is a row of its own, never an exception.
     """
     folder = Path(folder)
     names: list[str] = []
@@ -84,8 +84,7 @@ def survey_folder(
         lenses += [v for _, v in variants]
 
     rows = list(unreadable)
-    count = counted(progress, len(lenses))
-    for name, lens, measured in zip(names, lenses, measure(lenses, progress=count), strict=True):
+    for name, lens, measured in zip(names, lenses, measure(lenses, progress=progress), strict=True):
         verdict = judge(measured, criteria)
         status: Status = "kept" if verdict.kept else "rejected"
         rows.append(SurveyRow(name, lens.name, status, verdict.category, verdict.reasons, measured))

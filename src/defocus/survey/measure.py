@@ -66,31 +66,24 @@ def measure_one(lens: Lens) -> Measurement:
     return measure([lens])[0]
 
 
-def counted(progress: Callable[[int, int], None] | None, total: int) -> Callable[[int], None] | None:
-    """What `measure` tells, how many more are done, as (done, total)."""
-    if progress is None:
-        return None
+def measure(lenses: Sequence[Lens], *, progress: Callable[[int, int], None] | None = None) -> list[Measurement]:
+    """Measure many lenses; `progress` is called with how many are done, and how many there are."""
+    results: list[Measurement] = [Measurement()] * len(lenses)
     done = 0
 
     def count(more: int) -> None:
         nonlocal done
         done += more
-        progress(done, total)
+        if progress:
+            progress(done, len(lenses))
 
-    return count
-
-
-def measure(lenses: Sequence[Lens], *, progress: Callable[[int], None] | None = None) -> list[Measurement]:
-    """Measure many lenses; `progress` is told how many more are done, as they are."""
-    results: list[Measurement] = [Measurement()] * len(lenses)
     prepared: list[tuple[int, Lens, float]] = []
     for position, lens in enumerate(lenses):
         try:
             prepared.append((position, *_prepare(lens)))
         except DefocusError as error:
             results[position] = Measurement(problems=(str(error),))
-            if progress:
-                progress(1)
+            count(1)
 
     def run(group: tuple[Bucket, list[int]]) -> None:
         bucket, members = group
@@ -98,8 +91,7 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int], None] | None = 
             batch = [prepared[i] for i in members[start : start + LENSES_AT_ONCE]]
             for (position, *_), measured in zip(batch, _measure_batch(batch, bucket), strict=True):
                 results[position] = measured
-            if progress:
-                progress(len(batch))
+            count(len(batch))
 
     # One thread per bucket: while one compiles, the other traces. The dearest bucket goes first.
     groups = group_by_bucket([lens for _, lens, _ in prepared], WORTH_A_PROGRAM)

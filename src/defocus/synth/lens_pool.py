@@ -29,7 +29,7 @@ from ..optics.paraxial_camera import ParaxialCamera
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.lens_folder import lens_files
-from ..survey.measure import counted, measure
+from ..survey.measure import measure
 from .plan import SPLITS, Plan, SplitName
 
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
@@ -199,9 +199,8 @@ def _surveyed(
         max_axial_rms=plan.lenses.max_axial_rms,
     )
     kept: dict[str, Lens] = {}
-    for (name, lens), measured in zip(
-        found.items(), measure(list(found.values()), progress=counted(progress, len(found))), strict=True
-    ):
+    measurements = measure(list(found.values()), progress=progress)
+    for (name, lens), measured in zip(found.items(), measurements, strict=True):
         verdict = judge(measured, criteria)
         if verdict.kept:
             kept[name] = lens
