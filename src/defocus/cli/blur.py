@@ -56,27 +56,19 @@ class SharpPhotograph:
 class SharpOptions:
     """Where the sharp photograph and its depth come from."""
 
-    photo: Annotated[
-        str, typer.Argument(help="A RAW file, a PNG, JPEG or TIFF in sRGB, or scene:NAME[:SEED].", show_default=False)
-    ]
-    depth: Annotated[
-        str | None,
-        typer.Option(help=f"A depth map, or {', '.join(ESTIMATORS)}. A scene has its own.", show_default=False),
-    ] = None
+    photo: Annotated[str, typer.Argument(help="A RAW file, a PNG, JPEG or TIFF in sRGB, or scene:NAME[:SEED].")]
+    depth: Annotated[str | None, f"A depth map, or {', '.join(ESTIMATORS)}. A scene has its own."] = None
     max_side: Annotated[
         int | None,
         typer.Option(
             help="Larger photographs are reduced to this many pixels on their long side; 0: never. "
             f"[default: {LONGEST}; refocus: {SWEEP_LONGEST}]",
             min=0,
-            show_default=False,
         ),
     ] = None
     size: Annotated[
         str | None,
-        typer.Option(
-            help=f"WIDTHxHEIGHT of a scene. [default: {SCENE_SIZE}; refocus: {SWEEP_SCENE_SIZE}]", show_default=False
-        ),
+        f"WIDTHxHEIGHT of a scene. [default: {SCENE_SIZE}; refocus: {SWEEP_SCENE_SIZE}]",
     ] = None
     resize_depth: Annotated[bool, "A depth map of another size is resized."] = False
     scale_m: Annotated[float | None, "Metres of one unit of the depth map."] = None
@@ -149,15 +141,14 @@ class SharpOptions:
 class BlurOptions:
     """The lens that blurs, the sensor behind it, and how much work goes into it."""
 
-    lens: Annotated[str, typer.Option(help="A built-in lens or a lens file.", show_default=False)]
+    lens: Annotated[str, "A built-in lens or a lens file."]
     f_number: StopOption = None
     blades: BladesOption = None
     pixel_um: Annotated[
         str | None, "Pixel pitch, or exif. By default the photograph fills the lens's image circle."
     ] = None
     bands: Annotated[
-        str,
-        "rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm.",
+        str, "rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm."
     ] = "rgb"
     noise: Annotated[bool, typer.Option("--noise/--no-noise", help="Sensor noise, drawn as in the paper.")] = False
     saturation: Annotated[str, "Light beyond white in clipped highlights: none, paper (drawn), or its power."] = "none"
@@ -172,7 +163,6 @@ class BlurOptions:
         typer.Option(
             "--sensor/--no-sensor",
             help="Through a mosaic and its development. [default: where the camera's colours are known, or for noise]",
-            show_default=False,
         ),
     ] = None
     vignetting: Annotated[bool, "Also the lens's fall-off of light."] = False
@@ -304,8 +294,8 @@ def blur(
 def refocus(
     source: SharpOptions,
     options: BlurOptions,
-    focus_m: Annotated[str, typer.Option(help="Focus distances in metres: 0.7,1.2,inf", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Side by side: .png, .jpg, .tif; animated: .gif.", show_default=False)],
+    focus_m: Annotated[str, "Focus distances in metres: 0.7,1.2,inf"],
+    out: Annotated[Path, "Side by side: .png, .jpg, .tif; animated: .gif."],
     captions: Annotated[bool, typer.Option("--captions/--no-captions", help="The distance on each picture.")] = True,
     seconds: Annotated[float, typer.Option(help="How long a GIF shows each distance.", min=0.02, max=60)] = 0.6,
     report: Annotated[Path | None, "Also the reports, one per distance: .json."] = None,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LensArgument = Annotated[
     str, typer.Argument(metavar="LENS", help="A built-in name or a lens file; LENS@STATE selects a state.")
 ]
-PhotoArgument = Annotated[Path, typer.Argument(help="A RAW file, or a PNG, JPEG or TIFF in sRGB.", show_default=False)]
+PhotoArgument = Annotated[Path, typer.Argument(help="A RAW file, or a PNG, JPEG or TIFF in sRGB.")]
 FigureOption = Annotated[Path | None, "Draw it: .png, .svg or .pdf."]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 BandsOption = Annotated[str, "d, rgb, rgb-full, or wavelengths in nm: 486.1,587.6"]

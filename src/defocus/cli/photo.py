@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 def develop(
     photo: PhotoArgument,
-    out: Annotated[
-        Path, typer.Option(help="The picture: .png, .jpg or .tif; or linear light: .npy or .npz.", show_default=False)
-    ],
+    out: Annotated[Path, "The picture: .png, .jpg or .tif; or linear light: .npy or .npz."],
     bits: Annotated[int | None, "8 or 16 bits per colour of a PNG or TIFF. [default: 8]"] = None,
     white_balance: Annotated[
         str, "as-shot, daylight, grey, or three gains for red, green and blue: 2.1,1,1.5"
@@ -51,8 +49,7 @@ def develop(
         int | None, typer.Option(help="1 (as stored) to 8, as EXIF counts; by default the file's own.", min=1, max=8)
     ] = None,
     mosaic: Annotated[
-        str | None,
-        "The file is a bare mosaic of 16-bit numbers: WIDTH,HEIGHT,PATTERN,BLACK,WHITE",
+        str | None, "The file is a bare mosaic of 16-bit numbers: WIDTH,HEIGHT,PATTERN,BLACK,WHITE"
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON, with the noise it found.")] = False,
 ) -> None:
@@ -169,7 +166,7 @@ def _own_noise(photo: Photo) -> list[float] | str | None:
 
 def depth(
     photo: PhotoArgument,
-    out: Annotated[Path, typer.Option(help="The depth map: .npz, .npy, .png, .pfm, .dpt or .exr.", show_default=False)],
+    out: Annotated[Path, "The depth map: .npz, .npy, .png, .pfm, .dpt or .exr."],
     model: Annotated[str, "depth-pro, depth-anything-indoor or depth-anything-outdoor."] = "depth-pro",
     weights: Annotated[str | None, "A folder with the model, or another name in the cache."] = None,
     focal_px: Annotated[float | None, "Focal length in pixels; by default from EXIF, else the network's guess."] = None,
@@ -233,9 +230,7 @@ def estimated_depth(
 
 
 def scene(
-    name: Annotated[
-        str | None, typer.Argument(help="The scene; without one, all are listed.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="The scene; without one, all are listed.")] = None,
     out: Annotated[Path | None, "The sharp picture: .png, .jpg or .tif; or linear light: .npy or .npz."] = None,
     depth: Annotated[Path | None, "Its depth map: .npz, .npy, .pfm, .dpt or .exr."] = None,
     blurred: Annotated[Path | None, "Also the picture through a finite aperture, by casting rays: as --out."] = None,
