@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -44,7 +44,7 @@ def develop(
     response: Annotated[str, "srgb, linear, gamma:2.2, contrast:1.3, or a file of two columns."] = "srgb",
     noise: Annotated[str, "none; paper: drawn as in the paper; SHOT,READ: variance is SHOT·signal + READ."] = "none",
     seed: Annotated[int, typer.Option(help="Seed of the noise.", min=0)] = 0,
-    demosaic: Annotated[str, "directional or malvar."] = "directional",
+    demosaic: Annotated[Literal["directional", "malvar"], "How colours are filled in."] = "directional",
     orientation: Annotated[
         int | None, typer.Option(help="1 (as stored) to 8, as EXIF counts; by default the file's own.", min=1, max=8)
     ] = None,
@@ -57,12 +57,10 @@ def develop(
     import jax
     import numpy as np
 
-    from ..photo import METHODS, RawPhoto, add_noise, check_picture_path, encode, parse_response, read_photo
+    from ..photo import RawPhoto, add_noise, check_picture_path, encode, parse_response, read_photo
 
     check_picture_path(out, bits=bits or 8)
     is_linear = out.suffix.lower() in (".npy", ".npz")
-    if demosaic not in METHODS:
-        raise DefocusError(f"--demosaic {demosaic}; known are {', '.join(METHODS)}")
     if is_linear and (response != "srgb" or bits is not None):
         raise DefocusError(f"{out}: linear light has no --response and no --bits; write a PNG, JPEG or TIFF for them")
     curve = parse_response(response)

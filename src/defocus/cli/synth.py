@@ -111,18 +111,18 @@ def show(
 
     file = out or Path(f"{pair}.png")
     check_figure_path(file)
-    shown = show_pair(folder, pair, None if plan is None else load_plan(plan))
-    verdict = "the same bytes" if shown.same else f"{', '.join(shown.differing)} DIFFER"
+    remade = show_pair(folder, pair, None if plan is None else load_plan(plan))
+    verdict = "the same bytes" if remade.same else f"{', '.join(remade.differing)} DIFFER"
     figure = draw_pair(
-        shown.record, shown.pictures, depth_m=shown.depth_m, coc_px=shown.coc_px,
-        layer_depth_m=shown.layer_depth_m, layer_coc_px=shown.layer_coc_px, psfs=shown.psfs,
+        remade.record, remade.pictures, depth_m=remade.depth_m, coc_px=remade.coc_px,
+        layer_depth_m=remade.layer_depth_m, layer_coc_px=remade.layer_coc_px, psfs=remade.psfs,
         verdict=f"made again: {verdict}",
     )  # fmt: skip
     save(figure, file)
     if record:
-        typer.echo(json.dumps(shown.record, indent=1))
+        typer.echo(json.dumps(remade.record, indent=1))
     typer.echo(f"wrote {file}; {verdict}")
-    if not shown.same:
+    if not remade.same:
         raise typer.Exit(1)
 
 

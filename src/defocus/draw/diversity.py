@@ -107,16 +107,16 @@ def _markers(category: str, *, filled: bool) -> dict[str, Any]:
 
 def _scatter(axes: Axes, rows: Sequence[SurveyRow], x: str, y: str, *, positive: bool = False) -> int:
     """Draw two numbers of the survey against each other, rejected lenses behind, and return how many are shown."""
-    shown = 0
+    count = 0
     for (zorder, status), category in itertools.product(enumerate(("rejected", "kept"), 2), KINDS):
         members = [row.measurement for row in rows if (row.status, row.category) == (status, category)]
         points = np.array([(getattr(m, x), getattr(m, y)) for m in members]).reshape(-1, 2)
         points = points[np.all(np.isfinite(points) & ((points > 0.0) | (not positive)), axis=1)]
-        shown += len(points)
+        count += len(points)
         look = _markers(category, filled=status == "kept")
         edge = 0.0 if status == "kept" else 0.7
         axes.plot(*points.T, markersize=4.5, alpha=0.65, markeredgewidth=edge, zorder=zorder, **look)
-    return shown
+    return count
 
 
 def _handles(rows: Sequence[SurveyRow]) -> list[Line2D]:

@@ -60,7 +60,7 @@ def draw_pair(
     columns = panels if panels <= 4 else 3
     rows = -(-panels // columns)
     width = 2 * MARGIN + columns * (SIDE + GAP) - GAP
-    tile, shown = _tiles(layer_coc_px, width - 2 * MARGIN)
+    tile, layers = _tiles(layer_coc_px, width - 2 * MARGIN)
     sheet = Sheet(width, TITLE + rows * (CAPTION + SIDE) + BAR + STRIP_TOP + tile + STRIP_BOTTOM)
     name, about, place = _title(record)
     sheet.title(name, about)
@@ -71,8 +71,8 @@ def draw_pair(
         show_picture(_panel(sheet, box, HEADS[role]), pictures[role])
     _paint_depth(sheet, boxes[-2], depth_m)
     _paint_layers(sheet, boxes[-1], coc_px, layer_coc_px)
-    _paint_strip(sheet, record, psfs[shown], layer_depth_m[shown], layer_coc_px[shown], tile)
-    what = f"PSFs of {len(shown)} of {len(layer_coc_px)} layers" if len(shown) < len(layer_coc_px) else "PSFs"
+    _paint_strip(sheet, record, psfs[layers], layer_depth_m[layers], layer_coc_px[layers], tile)
+    what = f"PSFs of {len(layers)} of {len(layer_coc_px)} layers" if len(layers) < len(layer_coc_px) else "PSFs"
     what += " with depth and blur radius, each scaled to its maximum, in sRGB as a photograph"
     last = " · ".join(text for text in (what, verdict) if text)
     sheet.text(width - MARGIN, 0.2, last, ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT)
@@ -171,16 +171,16 @@ def _bar(sheet: Sheet, box: Box, colours: ScalarMappable, ticks: list[float], fo
 
 
 def _tiles(layer_coc_px: PerLayer, room: float) -> tuple[float, list[int]]:
-    """Side of a tile in inches, and which layers are shown: both ends, the sharpest, and others evenly between."""
+    """Side of a tile in inches, and which layers have one: both ends, the sharpest, and others evenly between."""
     count = len(layer_coc_px)
-    shown = sorted({round(k) for k in np.linspace(0, count - 1, min(count, MOST_TILES))})
+    layers = sorted({round(k) for k in np.linspace(0, count - 1, min(count, MOST_TILES))})
     sharpest = int(np.argmin(np.abs(layer_coc_px)))
-    if sharpest not in shown:
-        inner = shown[1:-1] or shown
-        shown.remove(min(inner, key=lambda k: abs(k - sharpest)))
-        shown = sorted([*shown, sharpest])
-    fitting = (room - (len(shown) - 1) * GAP / 2) / len(shown)
-    return min(fitting, 1.25), shown
+    if sharpest not in layers:
+        inner = layers[1:-1] or layers
+        layers.remove(min(inner, key=lambda k: abs(k - sharpest)))
+        layers = sorted([*layers, sharpest])
+    fitting = (room - (len(layers) - 1) * GAP / 2) / len(layers)
+    return min(fitting, 1.25), layers
 
 
 def _paint_strip(

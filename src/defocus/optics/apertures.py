@@ -65,9 +65,9 @@ def solve_clear_apertures(lens: Lens, *, edge_fraction: float = EDGE_FRACTION, m
             f"{float(jnp.max(reach)):.4g} mm); the image radius of {image_radius:.4g} mm is too large for this lens"
         )
     axial = np.asarray(needed[0])
-    wanted = np.maximum(axial * margin, np.asarray(jnp.max(needed, axis=0)))
-    limit = np.asarray(_crossing_radius(system, jnp.asarray(wanted)))
-    radii = np.maximum(axial, np.minimum(wanted, limit))
+    outermost = np.maximum(axial * margin, np.asarray(jnp.max(needed, axis=0)))
+    limit = np.asarray(_crossing_radius(system, jnp.asarray(outermost)))
+    radii = np.maximum(axial, np.minimum(outermost, limit))
     semi = {i: float(radii[i]) for i in range(len(lens.surfaces))}
     semi[lens.stop] = float(system.semi_diameter[lens.stop])
     return lens.with_semi_diameters(semi)
@@ -134,8 +134,8 @@ def _paraxial_radii(system: System, image_radius: Float[Array, ""]) -> Float[Arr
 
 
 @jax.jit
-def _crossing_radius(system: System, wanted: Float[Array, " surfaces"]) -> Float[Array, " surfaces"]:
-    """Largest radius (mm) up to `wanted` at which a surface exists and glass in front of and behind it has thickness.
+def _crossing_radius(system: System, largest: Float[Array, " surfaces"]) -> Float[Array, " surfaces"]:
+    """Largest radius (mm) up to `largest` at which a surface exists and glass in front of and behind it has thickness.
 
     Air spaces count too: two surfaces that touch at their rims limit each other.
     """
@@ -157,11 +157,11 @@ def _crossing_radius(system: System, wanted: Float[Array, " surfaces"]) -> Float
                 f, b = jnp.clip(front, 0, system.surfaces - 1), jnp.clip(back, 0, system.surfaces - 1)
                 gap = system.thickness[f]
                 counts = solid[f] & solid[b] & (f == front) & (b == back) & (gap > 0.0)
-                shared = (radius <= wanted[f]) & (radius <= wanted[b]) & jnp.isfinite(z[f]) & jnp.isfinite(z[b])
+                shared = (radius <= largest[f]) & (radius <= largest[b]) & jnp.isfinite(z[f]) & jnp.isfinite(z[b])
                 ok &= ~counts | ~shared | (z[b] + gap > z[f])
             return jnp.cumprod(ok).astype(bool)
 
-        low, high = jnp.zeros(()), wanted[i]
+        low, high = jnp.zeros(()), largest[i]
         for _ in range(2):  # the second time between the last clear radius and the next
             radius = low + (high - low) * steps
             last = jnp.maximum(jnp.sum(clear(radius)) - 1, 0)

@@ -32,12 +32,12 @@ def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array,
     An accelerator takes all lenses in one step. A processor takes one after the other inside the compiled program:
     the rays of one lens stay in its cache, and what a lens does not have (padding surfaces, aspheric terms) costs
     nothing, because its branches are then taken and not merely selected. There, `count` says how many of the rows are
-    wanted; the others come out as zeros. It is a number, not a shape: one program serves every size of batch.
+    computed; the others come out as zeros. It is a number, not a shape: one program serves every size of batch.
     """
     if jax.default_backend() != "cpu":
         return jax.vmap(function)(*arguments)
     if count is None:
-        return jax.lax.map(lambda given: function(*given), arguments)
+        return jax.lax.map(lambda row: function(*row), arguments)
 
     def row(i: Int[Array, ""]) -> Any:
         return function(*jax.tree.map(lambda leaf: leaf[i], arguments))

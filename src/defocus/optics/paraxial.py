@@ -88,8 +88,8 @@ def heights_and_angles(
         bent = nu - y * phi
         return (y + bent * distance / index, bent), (y, nu, bent)
 
-    _, seen = jax.lax.scan(step, (y, nu), (power, system.thickness, system.index[1:]))
-    return seen
+    _, rays = jax.lax.scan(step, (y, nu), (power, system.thickness, system.index[1:]))
+    return rays
 
 
 @jax.jit

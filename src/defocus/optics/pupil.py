@@ -94,12 +94,12 @@ def chief_ray(
     # a fixed height or angle p follows the lens.
     p = jax.lax.stop_gradient(end.low)
 
-    def seen(p: Float[Array, ""]) -> tuple[Array, ...]:
+    def ray_at(p: Float[Array, ""]) -> tuple[Array, ...]:
         backwards, forwards, height, angle, _ = ray(p[None], halves, image_z)
         slope = forwards.direction[1, 0] / forwards.direction[2, 0]
         return backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0]
 
-    values, rates = jax.jvp(seen, (p,), (jnp.ones(()),))
+    values, rates = jax.jvp(ray_at, (p,), (jnp.ones(()),))
     rates = tuple(jnp.where(jnp.isfinite(r), r, 0.0) for r in rates)  # a ray that grazes the edge may have none
     value, rate = jnp.where(by_angle, values[4], jnp.abs(values[2])), jnp.where(by_angle, rates[4], rates[2])
     rate = jnp.where(by_angle | (values[2] >= 0.0), rate, -rate)

@@ -125,8 +125,8 @@ def _meet(
     def leave(_shape: Shape, _position: Array, _direction: Array, start: Array) -> Array:
         return start
 
-    def iterate(*given: Any) -> Array:
-        return jax.lax.cond(terms, _iterate, leave, *given)
+    def iterate(*arguments: Any) -> Array:
+        return jax.lax.cond(terms, _iterate, leave, *arguments)
 
     t = jax.lax.cond(any_lens(terms), iterate, leave, shape, position, direction, start)
     above, rate, _ = _above(shape, position, direction, t)

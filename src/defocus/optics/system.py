@@ -172,12 +172,12 @@ def _stop_radii(arrays: dict[str, np.ndarray], lenses: Sequence[Lens], bucket: B
     from .paraxial import stop_radius_for
 
     by_radius = [lens.aperture.kind == "stop_radius" for lens in lenses]
-    given = np.array([x.aperture.value if own else math.nan for x, own in zip(lenses, by_radius, strict=True)], float)
-    if np.isnan(given).any():
+    radii = np.array([x.aperture.value if own else math.nan for x, own in zip(lenses, by_radius, strict=True)], float)
+    if np.isnan(radii).any():
         index = np.stack([padded_indices(lens, D_LINE_NM, bucket.surfaces) for lens in lenses])
         at_d_line = System(**{name: jnp.asarray(value) for name, value in (arrays | {"index": index}).items()})
-        given = np.where(np.isnan(given), stop_radius_for(at_d_line, lenses), given)
-    return given
+        radii = np.where(np.isnan(radii), stop_radius_for(at_d_line, lenses), radii)
+    return radii
 
 
 def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:

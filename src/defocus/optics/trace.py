@@ -86,9 +86,9 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         clip = jnp.where(alive & hits, r2 / semi_diameter**2 - 1.0, jnp.inf)
         clip_or_death = jnp.where(lives, clip, jnp.inf)
         is_worse = clip_or_death > worst
-        kept = jnp.where(lives, point, position)
+        place = jnp.where(lives, point, position)
         carry = (
-            kept - jnp.array([0.0, 0.0, 1.0])[:, None] * thickness,
+            place - jnp.array([0.0, 0.0, 1.0])[:, None] * thickness,
             jnp.where(lives, refracted, direction),
             jnp.where(lives, path + index * t, path),
             lives,
@@ -96,7 +96,7 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
             jnp.where(is_worse, number, worst_at),
             jnp.where(number == system.stop, point[:2], at_stop),
         )
-        return carry, ((clip, kept) if record else None)
+        return carry, ((clip, place) if record else None)
 
     def skip(carry, _surface):  # type: ignore[no-untyped-def]
         return carry, ((jnp.full(count, -1.0), carry[0]) if record else None)
@@ -116,15 +116,15 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         return jax.lax.cond(any_lens(jnp.any(block[0])), steps, none, carry, block)
 
     if jax.default_backend() == "cpu" or system.surfaces % BLOCK:
-        end, seen = jax.lax.scan(step, start, surfaces)
+        end, records = jax.lax.scan(step, start, surfaces)
     else:
         # An accelerator stops at every branch to learn which way it goes: it asks for several surfaces at once.
         shape = system.surfaces // BLOCK, BLOCK
         blocks = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), surfaces)
-        end, seen = jax.lax.scan(some, start, blocks)
-        seen = jax.tree.map(lambda leaf: leaf.reshape(system.surfaces, *leaf.shape[2:]), seen)
+        end, records = jax.lax.scan(some, start, blocks)
+        records = jax.tree.map(lambda leaf: leaf.reshape(system.surfaces, *leaf.shape[2:]), records)
     position, direction, path, alive, clip, clip_surface, at_stop = end
-    clips, points = seen if record else (None, None)
+    clips, points = records if record else (None, None)
     return Trace(position, direction, path, alive, clip, clip_surface, at_stop, clips, points)
 
 

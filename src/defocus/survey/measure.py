@@ -147,7 +147,7 @@ def _measure(
     object_distance: Float[Array, " lenses"],
     count: Int[Array, ""],
 ) -> _BatchMeasurement:
-    """`count` of the lenses are wanted."""
+    """Measure the first `count` of the lenses; the others fill up the batch."""
 
     def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
         chief = chief_ray(system, height, "image_height")
