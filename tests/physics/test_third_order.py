@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,13 +25,14 @@ from . import oracle
 from .harness import SMALL
 from .samples import INF, double_gauss, fisheye, lens, phone, squared_term
 
+third_orders = jax.jit(jax.vmap(third_order))
 FIELD = 0.2  # radians; its tangent scales the third-order terms, nothing else
 
 
 def sums(lenses: list[Lens], half_field: float = FIELD) -> list[np.ndarray]:
     """TSC, CC, TAC by surface: [3, surfaces] for each of up to eight lenses."""
     filled = [*lenses, *[lenses[-1]] * (8 - len(lenses))]
-    batch = jax.jit(jax.vmap(third_order))(pack(filled, bucket=SMALL), jnp.full(8, half_field))
+    batch = third_orders(pack(filled, bucket=SMALL), jnp.full(8, half_field))
     stacked = np.stack([np.asarray(batch.tsc), np.asarray(batch.cc), np.asarray(batch.tac)], axis=1)
     for one, padded in zip(lenses, stacked, strict=False):
         assert not padded[:, len(one.surfaces) :].any()  # padding adds nothing
