@@ -293,9 +293,16 @@ def test_unknown_suffix_and_bad_folder_say_what_to_do(tmp_path: Path):
         save(draw_layout(tessar()), tmp_path / "nowhere" / "lens.png")
 
 
-def test_a_figure_as_html():
+def test_a_camera_is_drawn_as_it_is_stopped_down():
     figure = plot_camera(Camera(tessar(), focus_m=3.0, f_number=8.0))
     assert "focused at 3 m" in texts(figure)
+    axis = np.array(figure.axes[0].collections[0].get_segments())
+    focal_length = measure_one(tessar()).focal_length_mm
+    assert axis[:, 0, 1].max() == pytest.approx(focal_length / 16.0, rel=0.01)
+
+
+def test_a_figure_as_html():
+    figure = draw_layout(tessar(), legend=False)
     head, _, data = html_image(figure).partition("base64,")
     assert head.startswith("<img ")
     assert base64.b64decode(data.partition('"')[0]).startswith(b"\x89PNG")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ..camera import Camera, Psf
+from ..lens.prescription import Aperture
 from ..psf.energy import UP
 from ..render.photograph import Photograph
 from . import style
 from .layout import LARGEST, legend_height, paint_layout, paint_legend, plan_layout
-from .psf_grid import setting
 from .psf_plot import draw_psf
 from .sheet import Sheet, plain_plot
 from .side_by_side import Panel, draw_comparison
@@ -51,22 +52,19 @@ def save_psf(psf: Psf, path: str | Path) -> None:
 @style.look()
 def plot_camera(camera: Camera) -> Figure:
     """The layout of a camera's lens as it is stopped down, and its paraxial blur radius over depth."""
-    layout = plan_layout(camera.lens)
+    layout = plan_layout(replace(camera.lens, aperture=Aperture("stop_radius", float(camera.first_order.stop_radius))))
     width, height = layout.scaled(LARGEST[0], LARGEST[1] - CHART)
-    sheet = Sheet(max(width, 6.4) + 0.6, height + CHART + 2.1)
-    legend = legend_height(layout, sheet.width)
-    sheet.height += legend
-    sheet.figure.set_figheight(sheet.height)
-    sheet.title(camera.lens.name, f"{setting(camera)} · pixels of {camera.pixel_um:.3g} µm")
+    full_width = max(width, 6.4) + 0.6
+    sheet = Sheet(full_width, height + CHART + 2.1 + legend_height(layout, full_width))
+    setting = style.setting(camera.f_number, camera.focus_m)
+    sheet.title(camera.lens.name, f"{setting} · pixels of {camera.pixel_um:.3g} µm")
     paint_layout(sheet, layout, sheet.height - 0.62 - height, (width, height))
     paint_legend(sheet, layout, CHART + 0.9)
     near, far = (camera.focus_m / 3.0, camera.focus_m * 8.0) if math.isfinite(camera.focus_m) else (1.0, 1000.0)
     depths = np.geomspace(near, far, DEPTHS)
-    radii = [abs(camera.circle_of_confusion_px(float(depth))) for depth in depths]
     axes = sheet.axes((0.8, 0.6, sheet.width - 1.1, CHART))
-    axes.plot(depths, radii, color=style.BLUE, linewidth=1.2)
-    axes.set(xscale="log", xlim=(depths[0], depths[-1]), ylim=(0.0, None), xlabel="depth, m")
-    axes.set_ylabel("blur radius, pixels")
+    axes.plot(depths, np.abs(camera.circle_of_confusion_px(depths)), color=style.BLUE, linewidth=1.2)
+    axes.set(xscale="log", xlim=(near, far), ylim=(0.0, None), xlabel="depth, m", ylabel="blur radius, pixels")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -78,7 +76,7 @@ def plot_photograph(photograph: Photograph) -> Figure:
     """The sharp and the blurred photograph side by side."""
     report = photograph.report
     low, high = report["coc_px"]
-    focus = "infinity" if math.isinf(report["focus_m"]) else style.distance(report["focus_m"])
-    about = f"f/{report['f_number']:.3g}, focused at {focus} · {style.minus(f'blur {low:.1f} … {high:.1f} px')}"
+    taken = style.setting(report["f_number"], report["focus_m"])
+    about = f"{taken} · {style.minus(f'blur {low:.1f} … {high:.1f} px')}"
     panels = [Panel("sharp", "", photograph.sharp.srgb), Panel("blurred", about, photograph.blurred.srgb)]
     return draw_comparison(panels, (), str(report["lens"]), width=4.6)

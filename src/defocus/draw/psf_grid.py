@@ -85,19 +85,13 @@ def compute_psf_grid(
         batch.psf.reshape((len(depths), len(fields), *batch.psf.shape[1:])),
         batch.bands,
         reports,
-        f"{setting(camera)} · {window} · {colour}",
+        f"{style.setting(camera.f_number, camera.focus_m)} · {window} · {colour}",
         heads=tuple(_field_head(f, column) for f, column in zip(fields, zip(*reports, strict=True), strict=True)),
         sides=tuple((style.distance(d), f"CoC\n{style.signed(c, 1)} px") for d, c in zip(depths, blur, strict=True)),
         footnote="up is up in the photograph\nCoC: paraxial blur radius, positive beyond the focus",
         fields=tuple(map(float, fields)),
         depths_m=depths,
     )
-
-
-def setting(camera: Camera) -> str:
-    """F-number and focus distance in words."""
-    focus = "infinity" if math.isinf(camera.focus_m) else style.distance(camera.focus_m)
-    return f"f/{float(camera.f_number):.3g}, focused at {focus}"
 
 
 def field_name(field: float) -> str:
@@ -147,7 +141,7 @@ def compute_through_focus(
         batch.psf[None],
         batch.bands,
         (batch.reports,),
-        f"{what} · {place} · {setting(camera)}",
+        f"{what} · {place} · {style.setting(camera.f_number, camera.focus_m)}",
         heads=heads,
         sides=(),
         depths_m=tuple(depths_m or ()),

@@ -18,7 +18,7 @@ from ..lens.prescription import D_LINE_NM
 from ..optics.pupil_map import PupilMap, Remove, pupil_map
 from ..optics.wavefront import Wavefront
 from . import style
-from .psf_grid import FIELDS, field_name, setting
+from .psf_grid import FIELDS, field_name
 from .psf_picture import paint_reason
 from .sheet import Box, Sheet, frame, head, note
 
@@ -105,7 +105,7 @@ def draw_pupils(
 
 
 def _setting(camera: Camera, depth_m: float) -> str:
-    return f"{setting(camera)}, point at {'infinity' if math.isinf(depth_m) else style.distance(depth_m)}"
+    return f"{style.setting(camera.f_number, camera.focus_m)}, point at {style.distance(depth_m, 'infinity')}"
 
 
 def _half(maps: Sequence[PupilMap]) -> float:

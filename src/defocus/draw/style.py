@@ -187,8 +187,13 @@ def signed(value: float, digits: int) -> str:
     return "0" if float(f"{value:.{digits}f}") == 0.0 else minus(f"{value:+.{digits}f}")
 
 
-def distance(metres: float) -> str:
-    """A distance in metres or centimetres, or ∞."""
+def distance(metres: float, infinity: str = "∞") -> str:
+    """A distance in metres or centimetres, or what stands for infinity."""
     if math.isinf(metres):
-        return "∞"
+        return infinity
     return f"{metres:g} m" if metres >= 1.0 else f"{metres * 100:.4g} cm"
+
+
+def setting(f_number: float, focus_m: float) -> str:
+    """F-number and focus distance in words."""
+    return f"f/{f_number:.3g}, focused at {distance(focus_m, 'infinity')}"
