@@ -39,12 +39,16 @@ class ProgressBar:
         self._delay.daemon = True
 
     def __enter__(self) -> ProgressBar:
-        self._delay.start()
+        if self._delay.interval > 0.0:
+            self._delay.start()
+        else:
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._delay.cancel()
-        self._delay.join()
+        if self._delay.is_alive():
+            self._delay.join()
         if self._bar.live.is_started:
             self._bar.stop()
 

@@ -103,7 +103,7 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int, int], None] | No
 def _prepare(lens: Lens) -> tuple[Lens, float]:
     """The lens with clear apertures, solved for where it has none, and its image radius (mm)."""
     radius = lens.image_radius if lens.image_radius is not None else image_radius_of(lens, pack_one(lens))
-    if not lens.has_clear_apertures and all(s.semi_diameter is None for s in lens.surfaces):
+    if all(s.semi_diameter is None for s in lens.surfaces):
         lens = solve_clear_apertures(lens)
     return lens, radius
 
