@@ -282,7 +282,7 @@ def test_figures_are_written_and_the_same_every_time(tmp_path: Path):
 def test_unknown_suffix_and_bad_folder_say_what_to_do(tmp_path: Path):
     with pytest.raises(DefocusError, match=r"\.png, \.svg, \.pdf"):
         save(draw_layout(tessar()), tmp_path / "lens.bmp")
-    with pytest.raises(DefocusError, match="suffixes"):
+    with pytest.raises(DefocusError, match="ends in"):
         check_figure_path("lens")
     with pytest.raises(DefocusError, match="no folder"):
         check_figure_path(tmp_path / "nowhere" / "lens.png")

@@ -129,12 +129,10 @@ def whole_pair(option: str, text: str, expected: str) -> tuple[int, int]:
 
 def check_file(path: Path | None, suffix: str) -> None:
     """Refuse a name that does not end as it should, or lies in no folder: said before the long work."""
-    if path is None:
-        return
-    if path.suffix != suffix:
-        raise DefocusError(f"{path}: expected a name that ends in {suffix}")
-    if not path.resolve().parent.is_dir():
-        raise DefocusError(f"{path}: cannot be written: there is no folder {path.parent}")
+    if path is not None:
+        from ..files.stores import check_output
+
+        check_output(path, (suffix,))
 
 
 def check_figure(path: Path | None) -> None:

@@ -106,6 +106,7 @@ def psf_grid(
     import numpy as np
 
     from ..draw import compute_psf_grid, draw_psf_grid, save
+    from ..files.stores import writing_file
 
     heights = numbers("--fields", fields, HEIGHTS)
     depths = None if depths_m is None else numbers("--depths-m", depths_m, METRES)
@@ -121,16 +122,18 @@ def psf_grid(
             progress=bar.counter("computing PSFs", len(heights) * len(depths or range(3))),
         )  # fmt: skip
     if out is not None:
-        np.savez_compressed(
-            out,
-            psf=grid.psf,
-            fields=np.array(grid.fields),
-            depths_m=np.array(grid.depths_m),
-            circle_of_confusion_px=np.array(grid.circle_of_confusion_px),
-            wavelengths_nm=np.array(grid.bands.mean_nm),
-            pixel_um=camera.pixel_um,
-            report=json_text({"lens": camera.lens.name, "focus_m": camera.focus_m, "tiles": grid.reports}),
-        )
+        report = {"lens": camera.lens.name, "focus_m": camera.focus_m, "tiles": grid.reports}
+        with writing_file(out) as file:
+            np.savez_compressed(
+                file,
+                psf=grid.psf,
+                fields=np.array(grid.fields),
+                depths_m=np.array(grid.depths_m),
+                circle_of_confusion_px=np.array(grid.circle_of_confusion_px),
+                wavelengths_nm=np.array(grid.bands.mean_nm),
+                pixel_um=camera.pixel_um,
+                report=json_text(report),
+            )
     if plot is not None:
         save(draw_psf_grid(grid, scale=scale, decades=decades), plot)
     print_files(out, plot)

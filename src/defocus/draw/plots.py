@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from ..camera import Camera, Psf
+from ..files.stores import writing_file
 from ..lens.prescription import Aperture
 from ..psf.energy import UP
 from ..render.photograph import Photograph
@@ -46,7 +47,8 @@ def save_psf(psf: Psf, path: str | Path) -> None:
         save(plot_psf(psf), path)
         return
     waves, report = np.array(psf.bands.mean_nm), np.array(json.dumps(psf.report))
-    np.savez_compressed(path, psf=psf.array, wavelengths_nm=waves, pixel_um=np.asarray(psf.pixel_um), report=report)
+    with writing_file(path) as file:
+        np.savez_compressed(file, psf=psf.array, wavelengths_nm=waves, pixel_um=np.asarray(psf.pixel_um), report=report)
 
 
 @style.look()

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter
 from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import DefocusError
+from ..files.stores import check_output
 from . import style
 from .sheet import MARGIN, Sheet, frame, show_picture
 
@@ -127,10 +128,7 @@ def draw_depth(srgb: Photo, depth_m: Float[np.ndarray, "rows cols"], name: str, 
 
 def check_sweep_path(path: Path) -> None:
     """Refuse a name that no focus sweep can be written to."""
-    if path.suffix.lower() not in (*STRIPS, ".gif"):
-        raise DefocusError(f"{path}: expected a name that ends in .gif (animated) or {', '.join(STRIPS)}")
-    if not path.resolve().parent.is_dir():
-        raise DefocusError(f"{path}: cannot be written: there is no folder {path.parent}")
+    check_output(path, (".gif", *STRIPS))
 
 
 def write_sweep(

@@ -22,6 +22,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
 from ..errors import DefocusError
+from ..files.stores import check_output
 from ..glass import Medium
 
 INK = "#222222"
@@ -86,14 +87,7 @@ def look() -> Iterator[None]:
 
 def check_figure_path(path: str | Path) -> Path:
     """The path, if `save` can write it; an error that says what is wrong with suffix or folder otherwise."""
-    path = Path(path)
-    if path.suffix.lower() not in _METADATA:
-        raise DefocusError(
-            f"{path}: figures are written as {', '.join(_METADATA)}; give the file one of these suffixes"
-        )
-    if not path.resolve().parent.is_dir():
-        raise DefocusError(f"{path}: cannot be written: there is no folder {path.parent}")
-    return path
+    return check_output(path, tuple(_METADATA))
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -21,7 +21,7 @@ from PIL import Image, ImageCms, TiffImagePlugin, UnidentifiedImageError
 from ..errors import DatasetError, FileError, MissingPackageError, PhotoError, UnsupportedPhotoError
 from .exif import EXIF_PART, GPS_PART, HEAD, Exif, Metadata, read_exif
 from .png import check_pixels, decode_png16, png_bits, png_bytes, png_size
-from .stores import write_file, writing_file
+from .stores import check_output, write_file, writing_file
 
 Format = Literal["png", "jpg", "tif"]
 FORMATS: tuple[Format, ...] = ("png", "jpg", "tif")
@@ -250,14 +250,7 @@ def encoded(
 
 def check_picture_path(path: str | Path, *, linear: bool = True, bits: int = 8) -> Path:
     """Refuse, before the long work, a name that no picture can be written to, with `linear` no linear light either."""
-    path = Path(path)
-    endings = (*PICTURES, *(LINEAR if linear else ()))
-    if path.suffix.lower() not in endings:
-        raise PhotoError(f"expected a name that ends in {', '.join(endings)}", file=path)
-    if not path.resolve().parent.is_dir():
-        raise PhotoError(f"cannot be written: there is no folder {path.parent}", file=path)
-    if path.is_dir():
-        raise PhotoError("cannot be written: it is a folder", file=path)
+    path = check_output(path, (*PICTURES, *(LINEAR if linear else ())), PhotoError)
     if bits not in (8, 16):
         raise PhotoError(f"{bits} bits; a picture has 8 or 16", file=path)
     if bits == 16 and KINDS.get(path.suffix.lower()) == "jpg":

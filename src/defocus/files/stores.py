@@ -13,12 +13,12 @@ import errno
 import io
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from ..errors import DatasetError
+from ..errors import DatasetError, FileError
 
 SUFFIX = ".part"  # of files that are being written; their names begin with a dot
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "r2", "memory"}  # all at once or not at all
@@ -202,6 +202,18 @@ def open_store(target: str | Path) -> Store:
     store = Store(text.rstrip("/"), is_local=False)
     store._system()
     return store
+
+
+def check_output(path: str | Path, endings: Sequence[str], failure: type[FileError] = FileError) -> Path:
+    """The path, if a file with one of the endings can be written there; said before the long work."""
+    path = Path(path)
+    if path.suffix.lower() not in endings:
+        raise failure(f"expected a name that ends in {', '.join(endings)}", file=path)
+    if not path.resolve().parent.is_dir():
+        raise failure(f"cannot be written: there is no folder {path.parent}", file=path)
+    if path.is_dir():
+        raise failure("cannot be written: it is a folder", file=path)
+    return path
 
 
 def writing_file(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
