@@ -182,7 +182,10 @@ def write_new(path: Path, text: str, following: str, *, force: bool | None = Non
     if path.exists() and not force:
         way_out = "take another name" if force is None else "take another name, or --force"
         raise ConfigError(f"is there already; {way_out}", file=path)
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", file=path) from error
     typer.echo(f"wrote {path}; next: {following}")
 
 
