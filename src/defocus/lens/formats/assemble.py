@@ -134,7 +134,7 @@ def check_glass(
     medium: Medium, surface: int | None = None
 ) -> Literal["air", "model", "constant", "table", "catalogue"]:
     """How a medium is written so that reading gives it back; raises LensError if there is no way."""
-    nd, vd, name, c = medium.nd, medium.vd, medium.name, medium.coefficients
+    nd, vd, name = medium.nd, medium.vd, medium.name
     with contextlib.suppress(LensError, UnknownGlassError):
         if medium == AIR:
             return "air"
@@ -142,14 +142,19 @@ def check_glass(
             return "model"
         if medium.catalogue == "constant" and medium == constant_index(nd, name):
             return "constant"
-        if medium.catalogue == "table" and len(c) == 1 and medium == tabulated_glass(name, [D_LINE_NM], c):
-            return "table"
-        if medium.catalogue == "table" and medium == tabulated_glass(name, c[0::2], c[1::2]):
+        rows = table_rows(medium)
+        if medium.catalogue == "table" and medium == tabulated_glass(name, [w for w, _ in rows], [n for _, n in rows]):
             return "table"
         if medium == find_glass(name, catalogue=medium.catalogue):
             return "catalogue"
     text = f"the medium {name!r} ({medium.catalogue}) cannot be written to a lens file"
     raise LensError(f"object space: {text}" if surface is None else text, surface=surface)
+
+
+def table_rows(medium: Medium) -> list[tuple[float, float]]:
+    """Wavelengths (nm) and indices of a tabulated glass; of one index, the d line stands for all."""
+    c = medium.coefficients
+    return [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=False))
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from ...errors import LensFileError
 from ...glass import AIR, Medium
 from ..first_order import f_number, focal_length
 from ..prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, MAX_SURFACES, Aperture, Field, Lens, State, Surface
-from .assemble import FallbackGlass, Media, Notes, check_glass, check_states, make_lens
+from .assemble import FallbackGlass, Media, Notes, check_glass, check_states, make_lens, table_rows
 from .text import INFINITY_MM, clean
 
 ND_TOLERANCE = 1e-3  # between nd in the file and that of the glass it names
@@ -237,11 +237,10 @@ def _finite(value: float | None) -> float | None:
 
 
 def _write_medium(medium: Medium, index: int | None) -> dict[str, Any]:
-    kind, c = check_glass(medium, index), medium.coefficients
+    kind = check_glass(medium, index)
     data: dict[str, Any] = {"nd": medium.nd, "vd": medium.vd}
     if kind == "table":
-        rows = [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=True))
-        data |= {"glass": medium.name, "table": rows}
+        data |= {"glass": medium.name, "table": table_rows(medium)}
     elif kind in ("constant", "catalogue"):
         data |= {"glass": medium.name, "catalogue": medium.catalogue}
     return data

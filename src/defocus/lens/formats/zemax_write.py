@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from ...errors import LensError
 from ...glass import Medium, find_glass
-from ..prescription import D_LINE_NM, Field, Lens, Surface
-from .assemble import check_glass
+from ..prescription import Field, Lens, Surface
+from .assemble import check_glass, table_rows
 from .text import clean, curvature_text, scaled_text
 from .zemax_remarks import PREFIX, VERSION
 
@@ -122,8 +122,7 @@ def _medium_notes(number: int, medium: Medium, catalogues: list[str]) -> list[st
         return []
     notes = [f"glass {number} {medium.catalogue} {clean(medium.name)}"]
     if kind == "table":
-        c = medium.coefficients
-        rows = [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=True))
+        rows = table_rows(medium)
         for i in range(0, len(rows), _TABLE_ROWS):
             cells = " ".join(f"{_number(w)} {_number(n)}" for w, n in rows[i : i + _TABLE_ROWS])
             notes.append(f"table {number} {cells}")
