@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def test_perceptual_term(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = [target[..., ::factor, ::factor] for factor in (4, 2, 1)]
     loss = build_loss("iniknet", lpips="weights.pth", perceptual=0.3)
     found = loss(lambda image, every: outputs, image, target)
-    assert asked == ["weights.pth"]
+    assert asked == [Path("weights.pth")]
     wanted = sum(
         float(network(one, torch.from_numpy(bilinear(target.numpy(), factor))))
         for one, factor in zip(outputs, (4, 2, 1), strict=True)
@@ -178,11 +179,11 @@ def test_wrong_names_are_told() -> None:
         build_loss("charbonier")
     with pytest.raises(DefocusError, match=f"known are {', '.join(LOSSES)}"):
         build_loss("???")
-    with pytest.raises(DefocusError, match=r"loss nrknet: unknown option 'reblurr': did you mean 'reblur'\?"):
+    with pytest.raises(DefocusError, match=r"loss nrknet: unknown key 'reblurr': did you mean 'reblur'\?"):
         build_loss("nrknet", reblurr=1.0)
-    with pytest.raises(DefocusError, match="loss l1: unknown option 'weight': it takes none"):
+    with pytest.raises(DefocusError, match="loss l1: unknown key 'weight': known are none"):
         build_loss("l1", weight=1.0)
-    with pytest.raises(DefocusError, match="loss nrknet: reblur = -1; expected a number, 0 or more"):
+    with pytest.raises(DefocusError, match=r"loss nrknet: reblur: .* 0 \(it is -1\)"):
         build_loss("nrknet", reblur=-1)
-    with pytest.raises(DefocusError, match="epsilon = 'small'"):
+    with pytest.raises(DefocusError, match=r"epsilon: .* 'small'"):
         build_loss("psnr", epsilon="small")

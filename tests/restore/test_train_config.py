@@ -148,9 +148,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["model.overrides.widht=8"], "unknown key 'widht': did you mean 'width'?"),
         (["loss.name=nrknet"], "the loss 'nrknet' is of nrknet alone"),
         (["loss.name=psrn"], "loss 'psrn': did you mean 'psnr'?"),
-        (["loss.options.epsilom=1"], "unknown option 'epsilom': did you mean 'epsilon'?"),
+        (["loss.options.epsilom=1"], "unknown key 'epsilom': did you mean 'epsilon'?"),
         (["model.name=iniknet", "loss.name=iniknet", "loss.options.lpips=/nowhere/lpips.pt"], "/nowhere/lpips.pt"),
-        (["model.name=iniknet", "loss.name=iniknet", "loss.options.lpips=5"], "lpips = 5; expected the name of a file"),
+        (["model.name=iniknet", "loss.name=iniknet", "loss.options.lpips=5"], "lpips: Input is not a valid path"),
         (["data.kind=synthesis", "data.cache=no"], 'data: kind = "synthesis" takes a plan, no folders (nor --data)'),
     ],
 )

@@ -60,7 +60,7 @@ def nearest_name(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """Advice for an unknown name: the nearest one of `names`, else `otherwise`, else all of them."""
     names = list(names)
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else otherwise or f"known are {', '.join(names)}"
+    return f"did you mean {close[0]!r}?" if close else otherwise or f"known are {', '.join(names) or 'none'}"
 
 
 def _within(other: Any, one: Any) -> bool:

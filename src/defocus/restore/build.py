@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import DefocusError
+from ..errors import WeightsError
 from .config import TrainConfig
-from .losses import OWN_LOSS, build_loss, check_loss, check_options
+from .losses import OWN_LOSS, build_loss, check_loss
 from .models import model_options
 
 POOL = "local_pool_px"
@@ -40,10 +40,9 @@ def check_build(config: TrainConfig) -> list[str]:
     overrides = network_overrides(config)
     if POOL in overrides and POOL not in config.model.overrides:
         notes.append(f"model.overrides.{POOL} is {overrides[POOL]}, by the largest crop, unless it is given")
-    check_options(name, config.loss.options)
     try:
         build_loss(name, **config.loss.options)
-    except DefocusError as error:
+    except WeightsError as error:
         if config.loss.options.get("lpips") is not None:
             raise
         notes.append(f"a training would stop here: {error}")  # the weights may be where the training is to run

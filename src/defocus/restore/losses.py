@@ -8,17 +8,19 @@ transforms, plus that of the imaginary parts.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from ..errors import DefocusError, MissingExtraError
-from ..files.settings import nearest_name
-from .models import MODELS, iniknet, nrknet
-from .models.blocks import full_precision
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from ..errors import ConfigError, DefocusError, MissingExtraError, WeightsError
+from ..files.settings import nearest_name, validated
+from .models import MODELS, nrknet
+from .models.blocks import full_precision, scales
 
 try:
     import torch
@@ -30,10 +32,10 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from .perceptual import Lpips
-
 OWN_LOSS = {"nrknet": "nrknet", "iniknet": "iniknet", "nafnet": "psnr", "restormer": "l1"}
 SCALE_WEIGHTS = (0.25, 0.5, 0.75, 1.0)  # NRKNet: of the three scales, coarse to fine, and of the final picture
+
+Number = Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,12 @@ class Loss:
     output: Tensor  # the restored pictures, without gradients
 
 
-class LossFunction(Protocol):
+class LossFunction(BaseModel):
+    """A loss; its fields are its options: the weights of its terms and the like."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @abstractmethod
     def __call__(
         self,
         model: Callable[..., Any],
@@ -53,39 +60,30 @@ class LossFunction(Protocol):
 
 
 def build_loss(name: str, **options: Any) -> LossFunction:
-    """A loss of `LOSSES`; `options` are the weights of its terms and the like."""
-    check_options(name, options)
-    return LOSSES[name](**options)
-
-
-def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raises `DefocusError` for an unknown loss, or for options that it does not know."""
+    """A loss of `LOSSES` with other options than its own. Raises `DefocusError` for names and options unknown to it,
+    and its kind `WeightsError` where the loss needs weights that are not here."""
     if name not in LOSSES:
         raise DefocusError(f"loss {name!r}: {nearest_name(name, LOSSES)}")
-    fields = getattr(LOSSES[name], "__dataclass_fields__", {})
-    for key, value in options.items():
-        if key not in fields:
-            advice = nearest_name(key, fields) if fields else "it takes none"
-            raise DefocusError(f"loss {name}: unknown option {key!r}: {advice}")
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        if not number and fields[key].type == "float":
-            raise DefocusError(f"loss {name}: {key} = {value!r}; expected a number, 0 or more")
-        if fields[key].type != "float" and not isinstance(value, str | Path | None):
-            raise DefocusError(f"loss {name}: {key} = {value!r}; expected the name of a file")
+    try:
+        return validated(LOSSES[name], options, ConfigError)
+    except ConfigError as error:
+        raise DefocusError(f"loss {name}: {error}") from error
 
 
 def check_loss(loss: str, model: str) -> None:
-    """Raises `DefocusError` where the loss needs another network: two of them look at more than the picture."""
+    """Raise `DefocusError` where the loss needs another network: two of them look at more than the picture."""
     if loss in MODELS and loss != model:
         others = ", ".join(name for name in LOSSES if name not in MODELS)
         raise DefocusError(f"the loss {loss!r} is of {loss} alone; for {model} there are {others}")
 
 
-class PictureLoss:
+class PictureLoss(LossFunction):
     """A loss of the restored picture alone: its mean `distance` from the sharp one, under the name `term`."""
 
     term: ClassVar[str]
-    distance: ClassVar[Callable[..., Tensor]]
+
+    @abstractmethod
+    def distance(self, output: Tensor, target: Tensor) -> Tensor: ...
 
     def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
         output = model(image)
@@ -95,51 +93,55 @@ class PictureLoss:
 
 
 class MeanSquare(PictureLoss):
-    term, distance = "mse", staticmethod(F.mse_loss)
+    term = "mse"
+
+    def distance(self, output: Tensor, target: Tensor) -> Tensor:
+        return F.mse_loss(output, target)
 
 
 class MeanAbsolute(PictureLoss):
-    term, distance = "l1", staticmethod(F.l1_loss)
+    term = "l1"
+
+    def distance(self, output: Tensor, target: Tensor) -> Tensor:
+        return F.l1_loss(output, target)
 
 
-@dataclass
 class Charbonnier(PictureLoss):
     """√(d² + ε²): the absolute difference, rounded off near 0."""
 
     term = "charbonnier"
-    epsilon: float = 1e-3
+    epsilon: Number = 1e-3
 
     def distance(self, output: Tensor, target: Tensor) -> Tensor:
         return ((output - target).square() + self.epsilon**2).sqrt().mean()
 
 
-@dataclass
 class NegativePsnr(PictureLoss):
     """−PSNR in dB, the mean over the pictures of a batch; ε is added to the mean square."""
 
     term = "negative_psnr"
-    epsilon: float = 1e-8
+    epsilon: Number = 1e-8
 
     def distance(self, output: Tensor, target: Tensor) -> Tensor:
         return 10.0 * ((output - target).square().mean((1, 2, 3)) + self.epsilon).log10().mean()
 
 
-@dataclass
-class NrkLoss:
+class NrkLoss(LossFunction):
     """Over all scales: mean square, frequencies, and the sharp picture blurred again against the blurred one.
 
     Outputs are compared with the sharp picture resized bilinearly; what is blurred again was sampled like the network's
     input at that scale, and is compared with it.
     """
 
-    frequency: float = 0.1
-    reblur: float = 0.1
+    frequency: Number = 0.1
+    reblur: Number = 0.1
 
     def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
         outputs, blurred = (_floats(tensors) for tensors in model(image, target))
         inputs = nrknet.inputs(image.float())
         with full_precision(image):
-            targets = nrknet.targets(target.float())
+            targets = scales(target.float())
+            targets.append(targets[-1])
             parts = {
                 "mse": _over_scales(F.mse_loss, outputs, targets, SCALE_WEIGHTS),
                 "frequency": _over_scales(frequency_distance, outputs, targets, SCALE_WEIGHTS),
@@ -149,26 +151,25 @@ class NrkLoss:
         return _loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
 
 
-@dataclass
-class InikLoss:
+class InikLoss(LossFunction):
     """Over three scales: mean square, frequencies and LPIPS, which `perceptual = 0` leaves out.
 
     `lpips` names a file of LPIPS weights; without it they are looked for as `perceptual.Lpips.load` says.
     """
 
-    frequency: float = 0.1
-    perceptual: float = 0.1
-    lpips: str | Path | None = None
+    frequency: Number = 0.1
+    perceptual: Number = 0.1
+    lpips: Path | None = None
+    _lpips: Any = PrivateAttr(None)
 
-    def __post_init__(self) -> None:
-        self._lpips: Lpips | None = None
+    def model_post_init(self, _: Any) -> None:
         if self.perceptual:
             from .perceptual import Lpips
 
             try:
                 self._lpips = Lpips.load(self.lpips)
             except DefocusError as error:
-                raise DefocusError(
+                raise WeightsError(
                     f"the loss iniknet needs LPIPS: {error}. The option lpips names such a file; perceptual = 0 leaves "
                     "the term out"
                 ) from error
@@ -176,7 +177,7 @@ class InikLoss:
     def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
         outputs = _floats(model(image, True))
         with full_precision(image):
-            targets = iniknet.targets(target.float())
+            targets = scales(target.float())
             parts = {
                 "mse": _over_scales(F.mse_loss, outputs, targets),
                 "frequency": _over_scales(frequency_distance, outputs, targets),
@@ -189,7 +190,7 @@ class InikLoss:
         return _loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
 
 
-LOSSES: dict[str, Callable[..., LossFunction]] = {
+LOSSES: dict[str, type[LossFunction]] = {
     "nrknet": NrkLoss,
     "iniknet": InikLoss,
     "psnr": NegativePsnr,

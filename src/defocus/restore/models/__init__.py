@@ -7,8 +7,7 @@ Weights are random until `checkpoints.load_weights` reads them. `MODELS` lists t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ConfigError, DefocusError
 from ...files.settings import nearest_name, validated
@@ -21,8 +20,7 @@ from .restormer import Restormer, RestormerOptions
 __all__ = ["MODELS", "SIZES", "Network", "Options", "build_model", "model_options"]
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(NamedTuple):
     network: type[Network]
     options: type[Options]
     small: dict[str, Any]
@@ -41,7 +39,7 @@ SIZES = ("paper", "small")
 def build_model(name: str, size: str = "paper", **overrides: Any) -> Network:
     """A network with random weights. `overrides` change single options of the size."""
     options = model_options(name, size, **overrides)
-    return _KINDS[name].network(options)  # type: ignore[call-arg]
+    return _KINDS[name].network(options)
 
 
 def model_options(name: str, size: str = "paper", **overrides: Any) -> Options:

@@ -9,6 +9,7 @@ and what rounding to bfloat16 would spoil runs in float32.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 State = tuple[Tensor, Tensor]  # of an LSTM: hidden and cell
+FACTORS = (4, 2, 1)  # of the scales of NRKNet and INIKNet, coarse to fine
+MULTIPLE = 16  # theirs: a quarter, halved twice
+LEAST = 32  # theirs: mirroring at the deepest level needs two pixels
 
 
 class Options(BaseModel):
@@ -44,6 +48,10 @@ class Network(nn.Module, ABC):
     multiple: int
     least: int
     options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
 
     def forward(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         rows, cols = image.shape[-2:]
@@ -92,33 +100,20 @@ class ChannelNorm(nn.Module):
         return done.to(x.dtype).permute(0, 3, 1, 2)
 
 
-class BasicConv(nn.Module):
-    """A convolution without bias (mirrored edges; or transposed), then batch norm and ReLU where they are wanted."""
+def named(**module: nn.Module) -> nn.Sequential:
+    """One module under the name that checkpoints give it."""
+    return nn.Sequential(OrderedDict(module))
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        stride: int = 1,
-        norm: bool = False,
-        relu: bool = True,
-        transposed: bool = False,
-    ) -> None:
-        super().__init__()
-        steps: list[nn.Module] = [
-            nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
-            if transposed
-            else nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, padding_mode="reflect", bias=False)
-        ]
-        if norm:
-            steps.append(nn.BatchNorm2d(outputs))
-        if relu:
-            steps.append(nn.ReLU())
-        self.main = nn.Sequential(*steps)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.main(x)
+def convolution(inputs: int, outputs: int, *steps: nn.Module, stride: int = 1) -> nn.Sequential:
+    """A 3×3 convolution without bias, with mirrored edges, then other steps."""
+    first = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, padding_mode="reflect", bias=False)
+    return named(main=nn.Sequential(first, *steps))
+
+
+def doubling(inputs: int, outputs: int) -> nn.Sequential:
+    """A transposed convolution to twice the size, then ReLU."""
+    return named(main=nn.Sequential(nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=False), nn.ReLU()))
 
 
 class ResBlock(nn.Module):
@@ -126,21 +121,15 @@ class ResBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.main = nn.Sequential(BasicConv(channels, channels), BasicConv(channels, channels, relu=False))
+        self.main = nn.Sequential(convolution(channels, channels, nn.ReLU()), convolution(channels, channels))
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.main(x)
 
 
-class ResBlocks(nn.Module):
-    """Several in a row."""
-
-    def __init__(self, channels: int, count: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*(ResBlock(channels) for _ in range(count)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+def residual_blocks(channels: int, count: int) -> nn.Sequential:
+    """So many residual blocks in a row."""
+    return named(layers=nn.Sequential(*(ResBlock(channels) for _ in range(count))))
 
 
 def lstm_step(gates: Float[Tensor, "batch four_channels rows cols"], cell: Tensor) -> State:
@@ -153,3 +142,9 @@ def lstm_step(gates: Float[Tensor, "batch four_channels rows cols"], cell: Tenso
 def resized(x: Float[Tensor, "batch channels rows cols"], factor: float) -> Tensor:
     """Bilinear, pixels taken as areas."""
     return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False) if factor != 1 else x
+
+
+def scales(image: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
+    """A picture at the sizes of the scales, padded as NRKNet and INIKNet do it: what their outputs should be."""
+    image = padded(image, MULTIPLE, LEAST)
+    return [resized(image, 1 / factor) for factor in FACTORS]

@@ -15,25 +15,22 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from . import blocks
 from .blocks import (
-    BasicConv,
     ChannelNorm,
     Network,
     Options,
-    ResBlocks,
     State,
+    convolution,
+    doubling,
     full_precision,
-    lstm_step,
-    padded,
+    residual_blocks,
     resized,
 )
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-FACTORS = (4, 2, 1)
-MULTIPLE = 16
-LEAST = 32
 HIDDEN = 64  # of the coordinate networks
 
 
@@ -47,21 +44,21 @@ class INIKNetOptions(Options):
 
 
 class UNet(nn.Module):
-    def __init__(self, width: int, blocks: int) -> None:
+    def __init__(self, width: int, count: int) -> None:
         super().__init__()
-        self.Encoder = nn.ModuleList(ResBlocks(k * width, blocks) for k in (1, 2, 4))
-        self.Decoder = nn.ModuleList(ResBlocks(k * width, blocks) for k in (2, 1))
+        self.Encoder = nn.ModuleList(residual_blocks(k * width, count) for k in (1, 2, 4))
+        self.Decoder = nn.ModuleList(residual_blocks(k * width, count) for k in (2, 1))
         self.feat_extract = nn.ModuleList(
             [
-                BasicConv(3, width),
-                BasicConv(width, 2 * width, stride=2),
-                BasicConv(2 * width, 4 * width, stride=2),
-                BasicConv(4 * width, 2 * width),
-                BasicConv(2 * width, width),
+                convolution(3, width, nn.ReLU()),
+                convolution(width, 2 * width, nn.ReLU(), stride=2),
+                convolution(2 * width, 4 * width, nn.ReLU(), stride=2),
+                convolution(4 * width, 2 * width, nn.ReLU()),
+                convolution(2 * width, width, nn.ReLU()),
             ]
         )
-        self.up1 = BasicConv(4 * width, 2 * width, transposed=True)
-        self.up2 = BasicConv(2 * width, width, transposed=True)
+        self.up1 = doubling(4 * width, 2 * width)
+        self.up2 = doubling(2 * width, width)
 
     def forward(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch width rows cols"]:
         fine = self.Encoder[0](self.feat_extract[0](image))
@@ -72,21 +69,21 @@ class UNet(nn.Module):
 
 
 class RecurrentCell(nn.Module):
-    def __init__(self, width: int, blocks: int) -> None:
+    def __init__(self, width: int, count: int) -> None:
         super().__init__()
-        self.layers = ResBlocks(2 * width, blocks)
+        self.layers = residual_blocks(2 * width, count)
         self.conv = nn.Conv2d(2 * width, 4 * width, 1)
 
     def forward(self, features: Tensor, state: State) -> State:
-        return lstm_step(self.conv(self.layers(torch.cat([features, state[0]], dim=1))), state[1])
+        return blocks.lstm_step(self.conv(self.layers(torch.cat([features, state[0]], dim=1))), state[1])
 
 
 class ScalePass(nn.Module):
     """Over the scales in the order given; a state is resized by `factor` on its way from one to the next."""
 
-    def __init__(self, width: int, blocks: int, factor: float) -> None:
+    def __init__(self, width: int, count: int, factor: float) -> None:
         super().__init__()
-        self.cell = RecurrentCell(width, blocks)
+        self.cell = RecurrentCell(width, count)
         self.factor = factor
 
     def forward(self, scales: list[Tensor]) -> list[Tensor]:
@@ -100,23 +97,14 @@ class ScalePass(nn.Module):
         return hidden
 
 
-class PixelNorm(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = ChannelNorm(width, eps=1e-5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.norm(x)
-
-
 class ScaleRecurrence(nn.Module):
     """From fine to coarse and back, added to what came in. Scales are listed from coarse to fine."""
 
-    def __init__(self, width: int, blocks: int) -> None:
+    def __init__(self, width: int, count: int) -> None:
         super().__init__()
-        self.left2right = ScalePass(width, blocks, 2)
-        self.right2left = ScalePass(width, blocks, 0.5)
-        self.norm = PixelNorm(width)
+        self.left2right = ScalePass(width, count, 2)
+        self.right2left = ScalePass(width, count, 0.5)
+        self.norm = blocks.named(norm=ChannelNorm(width, eps=1e-5))
 
     def forward(self, scales: list[Tensor]) -> list[Tensor]:
         down = self.right2left([self.norm(x) for x in reversed(scales)])
@@ -177,20 +165,19 @@ def polar_coordinates(size: int) -> Float[Tensor, "size size 3"]:
 
 class INIKNet(Network):
     name = "iniknet"
-    multiple, least = MULTIPLE, LEAST
+    multiple, least = blocks.MULTIPLE, blocks.LEAST
     options: INIKNetOptions
 
-    def __init__(self, options: INIKNetOptions | None = None) -> None:
-        super().__init__()
-        self.options = options or INIKNetOptions()
-        width, bases = self.options.width, self.options.bases
-        self.sizes = list(range(3, self.options.largest_kernel + 1, 2))
-        self.unet = UNet(width, self.options.unet_blocks)
-        self.lstms_basis_select = ScaleRecurrence(width, self.options.lstm_blocks)
-        self.lstms_scale_select = ScaleRecurrence(width, self.options.lstm_blocks)
+    def __init__(self, options: INIKNetOptions) -> None:
+        super().__init__(options)
+        width, bases = options.width, options.bases
+        self.sizes = list(range(3, options.largest_kernel + 1, 2))
+        self.unet = UNet(width, options.unet_blocks)
+        self.lstms_basis_select = ScaleRecurrence(width, options.lstm_blocks)
+        self.lstms_scale_select = ScaleRecurrence(width, options.lstm_blocks)
         self.scale_select = nn.Conv2d(width, len(self.sizes) + 1, 1)
         self.basis_select = nn.Conv2d(width, bases, 1)
-        self.inr_conv = InverseKernels(bases, self.options.frequencies, self.sizes)
+        self.inr_conv = InverseKernels(bases, options.frequencies, self.sizes)
         self.sum = nn.Conv2d((len(self.sizes) + 1) * bases * 3, 3, 1)
 
     def forward(
@@ -202,25 +189,22 @@ class INIKNet(Network):
         return super().forward(image)
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
-        return self._scales(image, coarsest=len(FACTORS) - 1)[-1]
+        return self._scales(image, coarsest=len(blocks.FACTORS) - 1)[-1]
 
     def _scales(self, image: Tensor, coarsest: int) -> list[Tensor]:
-        images = [resized(image, 1 / factor) for factor in FACTORS]
+        images = blocks.scales(image)
         features = [self.unet(one) for one in images]
         by_size = self.lstms_scale_select(features)
         by_basis = self.lstms_basis_select(features)
-        kernels = self._kernels(image)
+        with full_precision(image):
+            kernels = [self.inr_conv(size) for size in self.sizes]
         outputs = []
-        for number in range(coarsest, len(FACTORS)):
+        for number in range(coarsest, len(images)):
             sizes = torch.softmax(self.scale_select(by_size[number]).float(), dim=1)
             bases = self.basis_select(by_basis[number]).float()
             with full_precision(image):
                 outputs.append(self._filtered(images[number].float(), kernels, sizes, bases))
         return outputs
-
-    def _kernels(self, image: Tensor) -> list[Tensor]:
-        with full_precision(image):
-            return [self.inr_conv(size) for size in self.sizes]
 
     def _filtered(self, image: Tensor, kernels: list[Tensor], sizes: Tensor, bases: Tensor) -> Tensor:
         """Size by size: the maps of all of them at once would be 240 channels of the full size. The first of the
@@ -234,9 +218,3 @@ class INIKNet(Network):
             maps = F.conv2d(single, kernel[:, None], padding=kernel.shape[-1] // 2).reshape(bases.shape)
             total = total + F.conv2d(maps * bases * sizes[:, number : number + 1], weights[number])
         return total
-
-
-def targets(sharp: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
-    """What the outputs should be."""
-    sharp = padded(sharp, MULTIPLE, LEAST)
-    return [resized(sharp, 1 / factor) for factor in FACTORS]

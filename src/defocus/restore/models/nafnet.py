@@ -112,31 +112,25 @@ class NAFNet(Network):
     name = "nafnet"
     options: NAFNetOptions
 
-    def __init__(self, options: NAFNetOptions | None = None) -> None:
-        super().__init__()
-        self.options = options or NAFNetOptions()
-        channels, levels = self.options.width, len(self.options.encoder_blocks)
+    def __init__(self, options: NAFNetOptions) -> None:
+        super().__init__(options)
+        channels, levels, pixels = options.width, len(options.encoder_blocks), options.local_pool_px
         self.multiple = self.least = 2**levels
-        windows = self._windows(levels)
+        # Of the means, at each level.
+        windows = [None if pixels is None else max(pixels // 2**level, 1) for level in range(levels + 1)]
         self.intro = nn.Conv2d(3, channels, 3, padding=1)
         self.ending = nn.Conv2d(channels, 3, 3, padding=1)
         self.encoders, self.downs = nn.ModuleList(), nn.ModuleList()
         self.decoders, self.ups = nn.ModuleList(), nn.ModuleList()
-        for count, window in zip(self.options.encoder_blocks, windows, strict=False):
+        for count, window in zip(options.encoder_blocks, windows, strict=False):
             self.encoders.append(nn.Sequential(*(Block(channels, window) for _ in range(count))))
             self.downs.append(nn.Conv2d(channels, 2 * channels, 2, stride=2))
             channels *= 2
-        middle = (Block(channels, windows[-1]) for _ in range(self.options.middle_blocks))
-        self.middle_blks = nn.Sequential(*middle)
-        for count, window in zip(self.options.decoder_blocks, windows[-2::-1], strict=True):
+        self.middle_blks = nn.Sequential(*(Block(channels, windows[-1]) for _ in range(options.middle_blocks)))
+        for count, window in zip(options.decoder_blocks, windows[-2::-1], strict=True):
             self.ups.append(nn.Sequential(nn.Conv2d(channels, 2 * channels, 1, bias=False), nn.PixelShuffle(2)))
             channels //= 2
             self.decoders.append(nn.Sequential(*(Block(channels, window) for _ in range(count))))
-
-    def _windows(self, levels: int) -> list[int | None]:
-        """Of the mean, at each level."""
-        pixels = self.options.local_pool_px
-        return [None if pixels is None else max(pixels // 2**level, 1) for level in range(levels + 1)]
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         x = self.intro(image)

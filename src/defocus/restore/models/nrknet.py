@@ -14,14 +14,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from .blocks import BasicConv, Network, Options, ResBlocks, State, full_precision, lstm_step, padded, resized
+from . import blocks
+from .blocks import FACTORS, Network, Options, State, convolution, doubling, full_precision, residual_blocks, resized
 
 if TYPE_CHECKING:
     from jaxtyping import Float
-
-FACTORS = (4, 2, 1)  # of the scales, coarse to fine; the coarsest takes the most steps
-MULTIPLE = 16  # a quarter, halved twice
-LEAST = 32  # mirroring at the deepest level needs two pixels
 
 
 class NRKNetOptions(Options):
@@ -62,7 +59,7 @@ class ConvLstmCell(nn.Module):
         self.conv = nn.Conv2d(inputs + hidden, 4 * hidden, 5, padding=2)
 
     def forward(self, features: Tensor, state: State) -> State:
-        return lstm_step(self.conv(torch.cat([features, state[0]], dim=1)), state[1])
+        return blocks.lstm_step(self.conv(torch.cat([features, state[0]], dim=1)), state[1])
 
 
 class KernelAttention(nn.Module):
@@ -70,7 +67,7 @@ class KernelAttention(nn.Module):
 
     def __init__(self, features: int, maps: int) -> None:
         super().__init__()
-        self.conv = BasicConv(features, maps, norm=True)
+        self.conv = convolution(features, maps, nn.BatchNorm2d(maps), nn.ReLU())
         self.conv_atten = ConvLstmCell(features, maps)
 
     def forward(self, features: Tensor, state: State) -> tuple[Tensor, State]:
@@ -92,27 +89,26 @@ class WeightedSum(nn.Module):
 
 class NRKNet(Network):
     name = "nrknet"
-    multiple, least = MULTIPLE, LEAST
+    multiple, least = blocks.MULTIPLE, blocks.LEAST
     options: NRKNetOptions
 
-    def __init__(self, options: NRKNetOptions | None = None) -> None:
-        super().__init__()
-        self.options = options or NRKNetOptions()
-        width, blocks = self.options.width, self.options.residual_blocks
-        self.maps = self.options.kernels + 1
+    def __init__(self, options: NRKNetOptions) -> None:
+        super().__init__(options)
+        width, count = options.width, options.residual_blocks
+        self.maps = options.kernels + 1
         self.SummationLayer = WeightedSum(self.maps)
-        self.GCM = RecursiveKernels(self.options.kernels)
+        self.GCM = RecursiveKernels(options.kernels)
         self.APU = KernelAttention(width, self.maps)
-        self.Encoder = nn.ModuleList(ResBlocks(k * width, blocks) for k in (1, 2, 4))
-        self.Decoder = nn.ModuleList(ResBlocks(k * width, blocks) for k in (4, 2, 1))
-        self.bottleneck = nn.Sequential(BasicConv(4 * width, 4 * width), ResBlocks(4 * width, blocks))
+        self.Encoder = nn.ModuleList(residual_blocks(k * width, count) for k in (1, 2, 4))
+        self.Decoder = nn.ModuleList(residual_blocks(k * width, count) for k in (4, 2, 1))
+        self.bottleneck = nn.Sequential(convolution(4 * width, 4 * width, nn.ReLU()), residual_blocks(4 * width, count))
         self.feat_extract = nn.ModuleList(
             [
-                BasicConv(3, width),
-                BasicConv(width, 2 * width, stride=2),
-                BasicConv(2 * width, 4 * width, stride=2),
-                BasicConv(4 * width, 2 * width, transposed=True),
-                BasicConv(2 * width, width, transposed=True),
+                convolution(3, width, nn.ReLU()),
+                convolution(width, 2 * width, nn.ReLU(), stride=2),
+                convolution(2 * width, 4 * width, nn.ReLU(), stride=2),
+                doubling(4 * width, 2 * width),
+                doubling(2 * width, width),
             ]
         )
 
@@ -140,7 +136,7 @@ class NRKNet(Network):
             with full_precision(image):
                 weights = weights.float().repeat_interleave(3, dim=1)
                 rest = total = small.float()
-                for _ in range(len(FACTORS) - number):
+                for _ in range(len(FACTORS) - number):  # the coarsest takes the most steps
                     rest = rest - self._blur(rest, weights)
                     total = total + rest
                 outputs.append(total)
@@ -169,11 +165,5 @@ def sampled(image: Float[Tensor, "batch 3 rows cols"], factor: int) -> Tensor:
 
 def inputs(image: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
     """The blurred picture as each scale sees it."""
-    image = padded(image, MULTIPLE, LEAST)
+    image = blocks.padded(image, blocks.MULTIPLE, blocks.LEAST)
     return [sampled(image, factor) for factor in FACTORS]
-
-
-def targets(sharp: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
-    """What the outputs should be: the sharp picture at their sizes, resized as they are later put together again."""
-    sharp = padded(sharp, MULTIPLE, LEAST)
-    return [resized(sharp, 1 / factor) for factor in FACTORS] + [sharp]

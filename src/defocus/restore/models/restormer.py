@@ -8,7 +8,6 @@ feed-forward part multiplies two depth-wise convolved branches, one of them thro
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -16,7 +15,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from .blocks import ChannelNorm, Network, Options
+from .blocks import ChannelNorm, Network, Options, named
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -80,19 +79,14 @@ class FeedForward(nn.Module):
 class Transformer(nn.Module):
     def __init__(self, channels: int, heads: int, expansion: float) -> None:
         super().__init__()
-        self.norm1 = _named(body=ChannelNorm(channels, eps=1e-5))
+        self.norm1 = named(body=ChannelNorm(channels, eps=1e-5))
         self.attn = ChannelAttention(channels, heads)
-        self.norm2 = _named(body=ChannelNorm(channels, eps=1e-5))
+        self.norm2 = named(body=ChannelNorm(channels, eps=1e-5))
         self.ffn = FeedForward(channels, expansion)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.norm1(x))
         return x + self.ffn(self.norm2(x))
-
-
-def _named(**module: nn.Module) -> nn.Sequential:
-    """One module under the name that checkpoints give it."""
-    return nn.Sequential(OrderedDict(module))
 
 
 def _conv(inputs: int, outputs: int, size: int = 3) -> nn.Conv2d:
@@ -101,12 +95,12 @@ def _conv(inputs: int, outputs: int, size: int = 3) -> nn.Conv2d:
 
 def _half(channels: int) -> nn.Sequential:
     """Half the size, twice the channels."""
-    return _named(body=nn.Sequential(_conv(channels, channels // 2), nn.PixelUnshuffle(2)))
+    return named(body=nn.Sequential(_conv(channels, channels // 2), nn.PixelUnshuffle(2)))
 
 
 def _double(channels: int) -> nn.Sequential:
     """Twice the size, half the channels."""
-    return _named(body=nn.Sequential(_conv(channels, 2 * channels), nn.PixelShuffle(2)))
+    return named(body=nn.Sequential(_conv(channels, 2 * channels), nn.PixelShuffle(2)))
 
 
 class Restormer(Network):
@@ -114,15 +108,14 @@ class Restormer(Network):
     multiple = least = 8
     options: RestormerOptions
 
-    def __init__(self, options: RestormerOptions | None = None) -> None:
-        super().__init__()
-        self.options = options or RestormerOptions()
-        width, blocks, heads = self.options.width, self.options.blocks, self.options.heads
+    def __init__(self, options: RestormerOptions) -> None:
+        super().__init__(options)
+        width, blocks, heads = options.width, options.blocks, options.heads
 
         def stage(level: int, channels: int, count: int) -> nn.Sequential:
-            return nn.Sequential(*(Transformer(channels, heads[level], self.options.expansion) for _ in range(count)))
+            return nn.Sequential(*(Transformer(channels, heads[level], options.expansion) for _ in range(count)))
 
-        self.patch_embed = _named(proj=_conv(3, width))
+        self.patch_embed = named(proj=_conv(3, width))
         self.encoder_level1 = stage(0, width, blocks[0])
         self.down1_2 = _half(width)
         self.encoder_level2 = stage(1, 2 * width, blocks[1])
@@ -138,7 +131,7 @@ class Restormer(Network):
         self.decoder_level2 = stage(1, 2 * width, blocks[1])
         self.up2_1 = _double(2 * width)
         self.decoder_level1 = stage(0, 2 * width, blocks[0])  # the finest keeps both halves of its channels
-        self.refinement = stage(0, 2 * width, self.options.refinement_blocks)
+        self.refinement = stage(0, 2 * width, options.refinement_blocks)
         self.output = _conv(2 * width, 3)
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
