@@ -13,7 +13,7 @@ from defocus.errors import ConfigError, DefocusError
 from defocus.restore.build import network_overrides
 from defocus.restore.config import TrainConfig, recipe_names
 from defocus.restore.models import model_options
-from defocus.restore.schedules import Stages, milestone_steps, rate_at
+from defocus.restore.steps import Stages, milestone_steps, rate_at
 
 from .small_training import settings
 

@@ -19,11 +19,10 @@ from PIL import Image
 
 from defocus.errors import ConfigError, DatasetError
 from defocus.files.pair_folders import JSON_LINES, LEDGER
-from defocus.restore.batches import Batches, PairRequest
 from defocus.restore.config import TrainConfig
 from defocus.restore.data import OnTheFlyDataset, PairDataset
 from defocus.restore.loader import TrainLoader
-from defocus.restore.schedules import BlurCurriculum, Stages, blur_curriculum
+from defocus.restore.steps import Batches, BlurCurriculum, PairRequest, Stages, blur_curriculum
 from defocus.restore.validation import ValidationPairs
 from defocus.synth.plan import make_plan
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,6 +20,7 @@ from ..errors import ConfigError
 from ..files.settings import nearest_name, read_toml, validated
 from ..synth.plan import SplitName
 
+RECIPES = files("defocus.restore").joinpath("recipes")
 LogKind = Literal["csv", "tensorboard"]
 
 
@@ -27,7 +29,16 @@ def _resolved(folder: str) -> str:
     return folder if "://" in folder else str(Path(folder).resolve())
 
 
+def _ascending(numbers: tuple[float, ...]) -> tuple[float, ...]:
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise ValueError(f"{list(numbers)}; expected ascending numbers")
+    return numbers
+
+
 Folders = tuple[Annotated[str, AfterValidator(_resolved)], ...]  # folders, or addresses that fsspec knows
+Positive = Annotated[float, Field(gt=0)]
+Part = Annotated[float, Field(ge=0, lt=1)]  # of all steps, and the like
+Milestone = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Table(BaseModel):
@@ -55,7 +66,7 @@ class Data(_Table):
 
     kind: Literal["pairs", "synthesis"] = "pairs"
     folders: Folders = ()
-    weights: tuple[float, ...] = ()  # share of each folder in the batches; empty: as many as it has pairs
+    weights: tuple[Positive, ...] = ()  # share of each folder in the batches; empty: as many as it has pairs
     split: SplitName = "train"
     plan: Annotated[Path, AfterValidator(Path.resolve)] | None = None
     length: int = Field(10_000, ge=1)  # synthesis: pairs of an epoch, in each of which others are made
@@ -68,8 +79,6 @@ class Data(_Table):
     def _consistent(self) -> Self:
         if self.weights and len(self.weights) != len(self.folders):
             raise ValueError(f"{len(self.weights)} weights for {len(self.folders)} folders; expected as many")
-        if self.weights and not min(self.weights) > 0.0:
-            raise ValueError(f"weights = {list(self.weights)}; expected numbers above 0")
         if self.kind == "synthesis" and self.cache != "no":
             raise ValueError('kind = "synthesis" makes other pairs in each epoch: expected cache = "no"')
         if self.kind == "synthesis" and self.folders:
@@ -82,35 +91,25 @@ class Data(_Table):
 class Optimizer(_Table):
     kind: Literal["adam", "adamw"] = "adamw"
     rate: float = Field(1e-3, gt=0)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Part, Part] = (0.9, 0.999)
     weight_decay: float = Field(0.0, ge=0)
-
-    @model_validator(mode="after")
-    def _betas(self) -> Self:
-        if not all(0.0 <= beta < 1.0 for beta in self.betas):
-            raise ValueError(f"betas = {list(self.betas)}; expected two numbers from 0 to below 1")
-        return self
 
 
 class Schedule(_Table):
-    """The learning rate over the steps; see schedules.py."""
+    """The learning rate over the steps; see steps.py."""
 
     kind: Literal["cosine", "steps", "constant"] = "cosine"
-    warmup: float = Field(0.0, ge=0, lt=1)  # part of the steps over which the rate rises
-    constant: float = Field(0.0, ge=0, lt=1)  # cosine: part of the steps before it begins
+    warmup: Part = 0.0  # part of the steps over which the rate rises
+    constant: Part = 0.0  # cosine: part of the steps before it begins
     floor: float = Field(0.0, ge=0)  # cosine: rate at its end
-    milestones: tuple[float, ...] = ()  # steps: parts of all steps
-    factors: tuple[float, ...] = ()  # steps: of the first rate, from each milestone on
+    milestones: Annotated[tuple[Milestone, ...], AfterValidator(_ascending)] = ()  # steps: parts of all steps
+    factors: tuple[Positive, ...] = ()  # steps: of the first rate, from each milestone on
     reload_best: bool = False  # steps: go back to the best weights so far at each milestone
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if len(self.milestones) != len(self.factors):
             raise ValueError(f"{len(self.milestones)} milestones and {len(self.factors)} factors; expected as many")
-        if list(self.milestones) != sorted(set(self.milestones)) or not all(0 < m < 1 for m in self.milestones):
-            raise ValueError(f"milestones = {list(self.milestones)}; expected ascending parts between 0 and 1")
-        if not all(factor > 0.0 for factor in self.factors):
-            raise ValueError(f"factors = {list(self.factors)}; expected numbers above 0")
         if (self.kind == "steps") != bool(self.milestones):
             raise ValueError(f'kind = "{self.kind}" with {len(self.milestones)} milestones; "steps" needs them')
         return self
@@ -119,7 +118,7 @@ class Schedule(_Table):
 class TrainStage(_Table):
     """Progressive learning: crops and batches of other sizes from this part of the steps on."""
 
-    start: float = Field(ge=0, lt=1)
+    start: Part
     crop: int = Field(ge=8)
     batch: int = Field(ge=1)
     accumulate: int | None = Field(None, ge=1)
@@ -133,14 +132,8 @@ class TrainStage(_Table):
 class Lesson(_Table):
     """Curriculum: from this part of the steps on, pairs of so much blur (their largest radius, in pixels)."""
 
-    start: float = Field(ge=0, lt=1)
-    blur_px: tuple[float, float]
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not 0.0 <= self.blur_px[0] < self.blur_px[1]:
-            raise ValueError(f"blur_px = {list(self.blur_px)}; expected two numbers from 0, the smaller first")
-        return self
+    start: Part
+    blur_px: Annotated[tuple[Annotated[float, Field(ge=0)], float], AfterValidator(_ascending)]
 
 
 class ComputeSettings(_Table):
@@ -169,7 +162,7 @@ class LogSettings(_Table):
 
 
 class TrainConfig(_Table):
-    """All of a training."""
+    """All settings of a training."""
 
     name: str = ""
     seed: int = Field(0, ge=0, lt=2**31)
@@ -179,7 +172,7 @@ class TrainConfig(_Table):
     crop: int = Field(256, ge=8)
     augment: Literal["no", "flips", "turns"] = "turns"  # "turns": flips and quarter turns
     clip_norm: float = Field(0.0, ge=0)  # of the gradients; 0: as it comes
-    ema: float = Field(0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0: none
+    ema: Part = 0.0  # decay of the moving average of the weights; 0: none
     model: Model
     loss: LossTerms = LossTerms()
     data: Data = Data()
@@ -253,7 +246,7 @@ class TrainConfig(_Table):
 
 def recipe_names() -> list[str]:
     """Names of the recipes that are shipped, the paper's first."""
-    names = [path.name.removesuffix(".toml") for path in _recipes().iterdir() if path.name.endswith(".toml")]
+    names = [path.name.removesuffix(".toml") for path in RECIPES.iterdir() if path.name.endswith(".toml")]
     return sorted(names, key=lambda name: (name.endswith("-small"), name))
 
 
@@ -261,7 +254,7 @@ def recipe_text(name: str) -> str:
     """The commented TOML of a recipe. Raises `ConfigError` for an unknown name."""
     if name not in recipe_names():
         raise ConfigError(f"{name!r} is neither a file nor a recipe: {nearest_name(name, recipe_names())}")
-    return _recipes().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return RECIPES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def parse_change(text: str) -> dict[str, Any]:
@@ -286,10 +279,6 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         old = table.get(key)
         table[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return table
-
-
-def _recipes() -> Any:
-    return files("defocus.restore").joinpath("recipes")
 
 
 def _read(source: str | Path) -> tuple[dict[str, Any], Path | None]:

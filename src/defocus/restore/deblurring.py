@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from ..files.pictures import (
     read_picture,
     stored_bits,
 )
-from ..files.stores import open_store
+from ..files.stores import write_file
 from .made_by import MadeBy, photo_state
 from .tiles import deblur
 
@@ -50,7 +50,7 @@ class DeblurJob:
 
 @dataclass(frozen=True)
 class TileSettings:
-    """How a network runs over a photograph."""
+    """How a network runs over a photograph: the options of `tiles.deblur`."""
 
     tile_px: int = 512
     overlap_px: int = 64
@@ -161,10 +161,7 @@ def deblur_photo(
     of = photo_state(job.photo) if made_by is not None else None
     image, metadata, bits, notes = read_for_restoring(job.photo)
     try:
-        restored = deblur(
-            model, image, tile_px=settings.tile_px, overlap_px=settings.overlap_px, device=settings.device,
-            precision=settings.precision, batch=settings.batch, progress=progress,
-        )  # fmt: skip
+        restored = deblur(model, image, **asdict(settings), progress=progress)
     except torch.OutOfMemoryError as error:
         raise PhotoError(
             f"not enough memory on {settings.device} for {settings.batch} tiles of {settings.tile_px} pixels; take "
@@ -180,7 +177,7 @@ def deblur_photo(
     data, more = encoded(values, KINDS[job.out.suffix.lower()], metadata)
     if made_by is not None and of is not None:
         made_by.note(job.out, of)
-    open_store(job.out.absolute().parent).write(job.out.name, data)
+    write_file(job.out, data)
     return notes + more
 
 

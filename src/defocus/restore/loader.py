@@ -16,11 +16,10 @@ from torch.utils.data import DataLoader, Dataset
 from ..errors import ConfigError, DefocusError, TrainingError
 from ..files.randomness import generator
 from ..synth.plan import load_plan
-from .batches import Batches, PairRequest
 from .config import TrainConfig
 from .data import CropView, OnTheFlyDataset, Pair, PairDataset, Report, draw_view
 from .decoded import Batch, as_display, stacked
-from .schedules import Stages, blur_curriculum
+from .steps import Batches, PairRequest, Stages, blur_curriculum
 
 PairSource = PairDataset | OnTheFlyDataset
 

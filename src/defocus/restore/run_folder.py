@@ -104,7 +104,7 @@ class RunFolder:
 
 
 def read_state(file: Path) -> State:
-    """Raises `TrainingError` for what is no state of ours."""
+    """State of a file. Raises `TrainingError` for what is no state of ours."""
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:

@@ -1,10 +1,10 @@
 """Training a network: `train(config, out)`.
 
-A step is a pure function of the weights and its number: its pairs (batches.py), its learning rate (schedules.py) and
-its random numbers all follow from the seed and the step. A training that was killed goes on from its last state and
-gives the weights and the curve that it would have given; to the bit on a CPU, within rounding on a GPU, whose sums have
-no fixed order. Losses are looked at now and then, so that a GPU need not wait for the host at each step, but always
-before anything is saved.
+A step is a pure function of the weights and its number: its pairs, its learning rate (steps.py) and its random numbers
+all follow from the seed and the step. A training that was killed goes on from its last state and gives the weights and
+the curve that it would have given; to the bit on a CPU, within rounding on a GPU, whose sums have no fixed order.
+Losses are looked at now and then, so that a GPU need not wait for the host at each step, but always before anything is
+saved.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError, TrainingError
 from ..files.randomness import seed_for
 from .config import TrainConfig
-from .schedules import milestone_steps, rate_at
+from .steps import milestone_steps, rate_at
 
 try:
     import torch
-    from accelerate import Accelerator
 except ModuleNotFoundError as error:
     raise MissingExtraError("training", "train") from error
 
@@ -38,6 +37,9 @@ from .models.checkpoints import save_weights
 from .processes import lost_processes, open_accelerator, quiet_device
 from .run_folder import VERSION, RunFolder, State, check_same, other_judges, read_state
 from .validation import ValidationPairs, judge
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 SPEED_AFTER = 5  # steps: the first ones compile, tune and fill
 

@@ -16,12 +16,12 @@ from jaxtyping import UInt8
 from torch import nn
 
 from ..errors import DatasetError
-from .batches import PairRequest
 from .config import TrainConfig
 from .data import OnTheFlyDataset, Pair, PairDataset, Report
 from .decoded import as_display, stacked
 from .loader import PairSource, fingerprint
 from .similarity import WINDOW_PX, batch_grey, batch_psnr, batch_ssim
+from .steps import PairRequest
 
 SHOWN_PX = 384  # the middle of larger pictures is shown
 ON_THE_FLY_PAIRS = 64  # where the settings do not say how many
@@ -155,13 +155,13 @@ def _as_bytes(picture: torch.Tensor) -> np.ndarray:
 
 def _sheet(trios: list[tuple[np.ndarray, ...]]) -> Strips:
     """A row of input, output and target for each pair, the middle of large pictures, two white pixels between."""
-    rows = []
-    for trio in trios:
-        height, width = (min(SHOWN_PX, size) for size in trio[0].shape[:2])
-        top, left = ((size - used) // 2 for size, used in zip(trio[0].shape[:2], (height, width), strict=True))
-        gap = np.full((height, 2, 3), 255, np.uint8)
-        cut = [picture[top : top + height, left : left + width] for picture in trio]
-        rows.append(np.concatenate((cut[0], gap, cut[1], gap, cut[2]), 1))
+
+    def framed(picture: np.ndarray) -> np.ndarray:
+        top, left = (max(0, size - SHOWN_PX) // 2 for size in picture.shape[:2])
+        middle = picture[top : top + SHOWN_PX, left : left + SHOWN_PX]
+        return np.pad(middle, ((0, 2), (0, 2), (0, 0)), constant_values=255)
+
+    rows = [np.concatenate([framed(picture) for picture in trio], 1) for trio in trios]
     widest = max(row.shape[1] for row in rows)
-    padded = [np.pad(row, ((0, 2), (0, widest - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
-    return np.concatenate(padded)[:-2]
+    padded = [np.pad(row, ((0, 0), (0, widest - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
+    return np.concatenate(padded)[:-2, :-2]

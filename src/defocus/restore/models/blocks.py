@@ -55,20 +55,17 @@ class Network(nn.Module, ABC):
 
     def forward(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         rows, cols = image.shape[-2:]
-        return self.restored(self.padded(image))[..., :rows, :cols]
+        return self.restored(padded(image, self.multiple, self.least))[..., :rows, :cols]
 
     @abstractmethod
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
-        """The same for sizes that need no padding; each network has its own."""
-
-    def padded(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 more_rows more_cols"]:
-        return padded(image, self.multiple, self.least)
+        """The restored picture of one whose size needs no padding."""
 
 
 def padded(
-    image: Float[Tensor, "batch 3 rows cols"], multiple: int, least: int
+    image: Float[Tensor, "batch 3 rows cols"], multiple: int = MULTIPLE, least: int = LEAST
 ) -> Float[Tensor, "batch 3 more_rows more_cols"]:
-    """Pixels added on the right and below: mirrored, or the last one repeated where the picture is too small."""
+    """A picture with pixels added on the right and below: mirrored, or the last one where the picture is too small."""
     if image.ndim != 4 or image.shape[1] != 3:
         raise DefocusError(f"a picture of shape {tuple(image.shape)}; expected [batch, 3, rows, cols]")
     for axis in (-2, -1):
@@ -140,11 +137,11 @@ def lstm_step(gates: Float[Tensor, "batch four_channels rows cols"], cell: Tenso
 
 
 def resized(x: Float[Tensor, "batch channels rows cols"], factor: float) -> Tensor:
-    """Bilinear, pixels taken as areas."""
+    """Maps resized bilinearly by a factor, pixels taken as areas."""
     return F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False) if factor != 1 else x
 
 
 def scales(image: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
     """A picture at the sizes of the scales, padded as NRKNet and INIKNet do it: what their outputs should be."""
-    image = padded(image, MULTIPLE, LEAST)
+    image = padded(image)
     return [resized(image, 1 / factor) for factor in FACTORS]

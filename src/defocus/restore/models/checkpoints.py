@@ -113,12 +113,12 @@ def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> N
 
 
 def recognise(state: Mapping[str, Tensor]) -> str | None:
-    """Which network has such keys."""
+    """Name of the network that has such keys, None where none of ours has."""
     return next((name for name, key in SIGNS.items() if key in state), None)
 
 
 def fill(model: torch.nn.Module, state: Mapping[str, Tensor], file: str | Path | None = None) -> None:
-    """`load_weights` for a state that was read already."""
+    """Fill a network from the state of a file that was read already, as `load_weights` does."""
     own = model.state_dict()
     missing = tuple(key for key in own if key not in state)
     unexpected = tuple(key for key in state if key not in own)

@@ -79,7 +79,7 @@ class RecurrentCell(nn.Module):
 
 
 class ScalePass(nn.Module):
-    """Over the scales in the order given; a state is resized by `factor` on its way from one to the next."""
+    """A recurrence over the scales in their order; a state is resized by `factor` on its way from one to the next."""
 
     def __init__(self, width: int, count: int, factor: float) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class ScalePass(nn.Module):
 
 
 class ScaleRecurrence(nn.Module):
-    """From fine to coarse and back, added to what came in. Scales are listed from coarse to fine."""
+    """Two recurrences, from fine to coarse and back, added to the features, which are listed from coarse to fine."""
 
     def __init__(self, width: int, count: int) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class INIKNet(Network):
     ) -> Float[Tensor, "batch 3 rows cols"] | list[Tensor]:
         """The restored picture; or those at 1/4, 1/2 and full size for the loss, padded."""
         if every_scale:
-            return self._scales(self.padded(image), coarsest=0)
+            return self._scales(image, coarsest=0)
         return super().forward(image)
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:

@@ -56,7 +56,7 @@ def local_mean(x: Float[Tensor, "batch channels rows cols"], window: int) -> Flo
 
 
 def _running_mean(x: Tensor, window: int, axis: int) -> Tensor:
-    """Differences of a running sum: what is left to add does not depend on the window."""
+    """Means along one axis from differences of a running sum: their cost does not depend on the window."""
     size = x.shape[axis]
     if size <= window:
         return x.mean(axis, keepdim=True).expand(x.shape)

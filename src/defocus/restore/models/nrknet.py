@@ -118,7 +118,7 @@ class NRKNet(Network):
         """The restored picture; with the sharp one, all that the loss needs, at the padded size."""
         if target is None:
             return super().forward(image)
-        return self._scales(self.padded(image), self.padded(target))
+        return self._scales(blocks.padded(image), blocks.padded(target))
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         return self._scales(image, None).outputs[-1]
@@ -165,5 +165,4 @@ def sampled(image: Float[Tensor, "batch 3 rows cols"], factor: int) -> Tensor:
 
 def inputs(image: Float[Tensor, "batch 3 rows cols"]) -> list[Tensor]:
     """The blurred picture as each scale sees it."""
-    image = blocks.padded(image, blocks.MULTIPLE, blocks.LEAST)
-    return [sampled(image, factor) for factor in FACTORS]
+    return [sampled(blocks.padded(image), factor) for factor in FACTORS]

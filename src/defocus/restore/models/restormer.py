@@ -58,7 +58,7 @@ class ChannelAttention(nn.Module):
 
 
 def _unit(x: Float[Tensor, "batch heads channels pixels"]) -> Float[Tensor, "batch heads channels pixels"]:
-    """Length 1 over the pixels; the length is summed in float32."""
+    """Maps of length 1 over the pixels; the length is summed in float32."""
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
     return x * length.clamp_min(1e-12).reciprocal().to(x.dtype)
 
