@@ -53,7 +53,7 @@ BASE: dict[str, Any] = {
 
 def settings(folder: Path | None = None, **changes: Any) -> TrainConfig:
     """`BASE` with changes, table by table."""
-    given = merged(BASE, changes)
+    table = merged(BASE, changes)
     if folder is not None:
-        given = merged(given, {"data": {"folders": [str(folder)]}})
-    return validated(TrainConfig, given, ConfigError)
+        table = merged(table, {"data": {"folders": [str(folder)]}})
+    return validated(TrainConfig, table, ConfigError)

@@ -42,8 +42,8 @@ def test_round_trip(name: str, suffix: str, tmp_path: Path) -> None:
     options = model.options.model_dump()
     save_weights(file, name, options, model.state_dict())
     assert [path.name for path in file.parent.iterdir()] == [file.name]
-    told, read, state = read_weights(file)
-    assert (told, list(state)) == (name, list(model.state_dict())) or suffix == ".safetensors"
+    name_in_file, read, state = read_weights(file)
+    assert (name_in_file, list(state)) == (name, list(model.state_dict())) or suffix == ".safetensors"
     assert build_model(name, **read).options == model.options
     loaded = load_model(file)
     assert loaded.name == name
@@ -82,7 +82,7 @@ def test_foreign_safetensors(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     """Exactly, and the network stays as it was."""
-    model, kept = tiny("nrknet"), tiny("nrknet")
+    model, unchanged = tiny("nrknet"), tiny("nrknet")
     state = {f"module.{key}": value + 1 for key, value in model.state_dict().items()}
     del state["module.GCM.kernels"], state["module.bottleneck.0.main.0.weight"]
     state["module.SummationLayer.conv.bias"] = torch.zeros(7)
@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
         f"{tmp_path / 'odd.pth'}: {total - 3} of {total} keys fit; 2 missing: GCM.kernels, bottleneck.0.main.0.weight; "
         "1 unexpected: head.weight; 1 of another shape: SummationLayer.conv.bias (7 instead of 3)"
     )
-    assert same(model, kept)
+    assert same(model, unchanged)
 
 
 def test_long_lists_are_shortened_in_the_message_alone() -> None:

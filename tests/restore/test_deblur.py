@@ -67,8 +67,8 @@ class Strided(nn.Module):
         self.shapes.append(tuple(x.shape))
         rows, cols = x.shape[-2:]
         padded = F.pad(x, (0, -cols % 4, 0, -rows % 4), mode="reflect")
-        made = padded + self.up(self.middle(torch.tanh(self.down2(torch.tanh(self.down1(padded))))))
-        return made[..., :rows, :cols]
+        result = padded + self.up(self.middle(torch.tanh(self.down2(torch.tanh(self.down1(padded))))))
+        return result[..., :rows, :cols]
 
 
 class Brighter(nn.Module):
@@ -117,8 +117,8 @@ def test_weights_add_up_to_one_and_edges_of_tiles_count_nothing(
 def test_tiled_equals_whole_where_the_overlap_covers_the_reach(rows: int, cols: int) -> None:
     image = noise(rows, cols)
     for model, overlap in ((Plain(), 24), (Strided(), 32)):
-        made = deblur(model, image, tile_px=80, overlap_px=overlap, batch=3)
-        np.testing.assert_allclose(made, whole(model, image), atol=2e-6)
+        result = deblur(model, image, tile_px=80, overlap_px=overlap, batch=3)
+        np.testing.assert_allclose(result, whole(model, image), atol=2e-6)
 
 
 def test_a_tile_off_the_grid_would_be_seen() -> None:
@@ -138,19 +138,21 @@ def test_too_little_overlap_leaves_no_seam() -> None:
 
     image = noise(64, 400)
     image[:, 200:] *= 0.2
-    made = deblur(Mean(), image, tile_px=128, overlap_px=64)[32, :, 0]
-    assert np.ptp(made) > 0.2
-    assert np.abs(np.diff(made)).max() < 1.6 * np.ptp(made) / 32  # the ramp is 32 pixels long, 1.5 / 32 its steepest
+    result = deblur(Mean(), image, tile_px=128, overlap_px=64)[32, :, 0]
+    assert np.ptp(result) > 0.2
+    assert (
+        np.abs(np.diff(result)).max() < 1.6 * np.ptp(result) / 32
+    )  # the ramp is 32 pixels long, 1.5 / 32 its steepest
 
 
 def test_tiles_have_one_shape_and_are_made_when_asked_for() -> None:
     model, image = Strided(), noise(150, 231)
     tiles = plan_tiles((150, 231), 80, 16, 4)
-    made = restored_tiles(model, image, tiles, batch=1)
+    results = restored_tiles(model, image, tiles, batch=1)
     assert not model.shapes
-    next(made)
+    next(results)
     assert len(model.shapes) == 1
-    assert sum(1 for _ in made) == len(tiles) - 1
+    assert sum(1 for _ in results) == len(tiles) - 1
     assert set(model.shapes) == {(1, 3, 80, 80)}
 
 
@@ -162,17 +164,17 @@ def test_memory_is_that_of_the_result_and_a_few_tiles() -> None:
     image = np.full((1600, 1600, 3), 0.5, np.float32)
     deblur(Nothing(), image[:64, :64])
     tracemalloc.start()
-    made = deblur(Nothing(), image, tile_px=128, overlap_px=32)
+    result = deblur(Nothing(), image, tile_px=128, overlap_px=32)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    np.testing.assert_allclose(made, image, atol=1e-6)
-    assert peak < made.nbytes + 10 * 128 * 128 * 3 * 4
+    np.testing.assert_allclose(result, image, atol=1e-6)
+    assert peak < result.nbytes + 10 * 128 * 128 * 3 * 4
 
 
 def test_smaller_than_anything_and_bf16() -> None:
     image = noise(5, 3)
-    made = deblur(Brighter(), image)
-    np.testing.assert_allclose(made, 0.5 * image + 0.5, atol=1e-6)
+    result = deblur(Brighter(), image)
+    np.testing.assert_allclose(result, 0.5 * image + 0.5, atol=1e-6)
     model, image = Plain(), noise(100, 100)
     exact, rough = (deblur(model, image, tile_px=64, overlap_px=24, precision=p) for p in ("float32", "bf16"))
     assert 0.0 < np.abs(exact - rough).max() < 0.02
@@ -246,9 +248,9 @@ SMALL = np.clip(np.add.outer(np.arange(24) * 3, np.arange(40) * 2)[..., None] + 
 @pytest.mark.parametrize("kind", ["jpg", "png", "tif"])
 def test_exif_and_profile_are_kept_and_pixels_upright(tmp_path: Path, kind: str) -> None:
     more = {"quality": 95, "subsampling": 0} if kind == "jpg" else {}
-    given = tmp_path / f"photo.{kind}"
-    Image.fromarray(SMALL).save(given, exif=camera_exif(6), icc_profile=other_profile(), **more)
-    (job,) = plan_jobs(given, tmp_path / "out")
+    photo = tmp_path / f"photo.{kind}"
+    Image.fromarray(SMALL).save(photo, exif=camera_exif(6), icc_profile=other_profile(), **more)
+    (job,) = plan_jobs(photo, tmp_path / "out")
     assert deblur_photo(Brighter(), job, TileSettings()) == []
     assert job.out == tmp_path / "out" / f"photo.{kind}"
     with Image.open(job.out) as image:
@@ -263,9 +265,9 @@ def test_exif_and_profile_are_kept_and_pixels_upright(tmp_path: Path, kind: str)
         assert exif.get_ifd(0x8825)[2] == (48.0, 30.0, 0.0)
         if kind != "tif":
             assert (inner[0xA002], inner[0xA003]) == (24, 40)
-        made = np.asarray(image.convert("RGB"))
+        result = np.asarray(image.convert("RGB"))
     expected = np.rot90(0.5 * SMALL + 127.5, -1)
-    assert np.abs(made - expected).max() <= (4 if kind == "jpg" else 1)
+    assert np.abs(result - expected).max() <= (4 if kind == "jpg" else 1)
 
 
 def test_the_preview_is_cut_off_and_damaged_exif_told(tmp_path: Path) -> None:
@@ -275,25 +277,25 @@ def test_the_preview_is_cut_off_and_damaged_exif_told(tmp_path: Path) -> None:
     after = first + 2 + 12 * struct.unpack_from(order + "H", block, first)[0]
     linked = bytearray(block)
     struct.pack_into(order + "I", linked, after, first)  # a second directory, as that of a preview
-    made = upright(bytes(linked), (7, 9))
-    assert len(made) == len(block)
-    assert struct.unpack_from(order + "I", made, after) == (0,)
-    changed = [i for i, (a, b) in enumerate(zip(made, linked, strict=True)) if a != b]
+    result = upright(bytes(linked), (7, 9))
+    assert len(result) == len(block)
+    assert struct.unpack_from(order + "I", result, after) == (0,)
+    changed = [i for i, (a, b) in enumerate(zip(result, linked, strict=True)) if a != b]
     assert len(changed) <= 2 + 4 + 4 + 4
     for bad in (b"", b"II*\0", b"XX" + block[2:], block[:20]):
         with pytest.raises((ValueError, struct.error)):
             upright(bad, (7, 9))
     Image.fromarray(SMALL).save(tmp_path / "a.png", exif=b"Exif\0\0" + block[:20])
-    found = read_metadata(tmp_path / "a.png", (40, 24))
-    assert found.exif is None
-    assert "EXIF data are damaged" in found.notes[0]
+    metadata = read_metadata(tmp_path / "a.png", (40, 24))
+    assert metadata.exif is None
+    assert "EXIF data are damaged" in metadata.notes[0]
 
 
 def test_profiles_that_are_not_for_rgb_are_left_out(tmp_path: Path) -> None:
     Image.fromarray(SMALL).save(tmp_path / "a.png", icc_profile=profile("LAB"))
-    found = read_metadata(tmp_path / "a.png", (40, 24))
-    assert found.profile is None
-    assert "is for Lab values" in found.notes[0]
+    metadata = read_metadata(tmp_path / "a.png", (40, 24))
+    assert metadata.profile is None
+    assert "is for Lab values" in metadata.notes[0]
 
 
 @pytest.mark.parametrize("kind", ["png", "tif"])
@@ -302,17 +304,17 @@ def test_sixteen_bits_stay(tmp_path: Path, kind: str) -> None:
     exif = Metadata(camera_exif(1)[6:], other_profile())
     data, notes = encoded(quantise(fine, 16), kind, exif)
     assert notes == []
-    given = tmp_path / f"deep.{kind}"
-    given.write_bytes(data)
-    np.testing.assert_allclose(read_picture(given, to_srgb=False)[0], fine, atol=1e-5)
-    (job,) = plan_jobs(given, tmp_path / "out")
+    photo = tmp_path / f"deep.{kind}"
+    photo.write_bytes(data)
+    np.testing.assert_allclose(read_picture(photo, to_srgb=False)[0], fine, atol=1e-5)
+    (job,) = plan_jobs(photo, tmp_path / "out")
     assert deblur_photo(Brighter(), job, TileSettings()) == []
-    made, read, _ = read_picture(job.out, to_srgb=False)
-    np.testing.assert_allclose(made, 0.5 * fine + 0.5, rtol=0.0, atol=0.76 / 65535)  # ¼ and ½ of a step
+    result, read, _ = read_picture(job.out, to_srgb=False)
+    np.testing.assert_allclose(result, 0.5 * fine + 0.5, rtol=0.0, atol=0.76 / 65535)  # ¼ and ½ of a step
     assert (read.make, read.f_number) == ("Maker", 2.8)
     with Image.open(job.out) as image:
         assert image.info["icc_profile"] == other_profile()
-    (eight,) = plan_jobs(given, tmp_path / "out8", bits=8)
+    (eight,) = plan_jobs(photo, tmp_path / "out8", bits=8)
     deblur_photo(Brighter(), eight, TileSettings())
     np.testing.assert_allclose(read_picture(eight.out, to_srgb=False)[0], 0.5 * fine + 0.5, atol=2e-3)
 
@@ -321,10 +323,10 @@ def test_raw_files_are_developed(shared: Path, tmp_path: Path) -> None:
     (job,) = plan_jobs(shared / "photos" / "raw" / "lg_g4_h815_skia_sample_1mp_linear.dng", tmp_path)
     assert job.out.suffix == ".png"
     deblur_photo(Brighter(), job, TileSettings())
-    made, exif, _ = read_picture(job.out)
-    assert made.shape[2] == 3
-    assert made.min() >= 0.5 - 1e-4
-    assert made.std() > 0.02
+    result, exif, _ = read_picture(job.out)
+    assert result.shape[2] == 3
+    assert result.min() >= 0.5 - 1e-4
+    assert result.std() > 0.02
     assert exif.make is not None
 
 
@@ -337,13 +339,13 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     (photos / "notes.txt").write_text("no photograph")
     jobs = plan_jobs(photos, out, recursive=True)
     assert [job.out.relative_to(out).as_posix() for job in jobs] == ["a.jpg", "b.png", "broken.jpg", "more/c.png"]
-    told: list[tuple[str, float]] = []
-    first = deblur_files(Brighter(), jobs, TileSettings(), progress=lambda name, part: told.append((name, part)))
+    reports: list[tuple[str, float]] = []
+    first = deblur_files(Brighter(), jobs, TileSettings(), progress=lambda name, part: reports.append((name, part)))
     assert len(first.done) == 3
     assert [photo.name for photo, _ in first.failed] == ["broken.jpg"]
     assert str(photos / "broken.jpg") in first.failed[0][1]
     assert not (out / "broken.jpg").exists()
-    assert [part for _, part in told] == sorted(part for _, part in told)
+    assert [part for _, part in reports] == sorted(part for _, part in reports)
     # What was made is not taken for photographs, and stays as it is.
     jobs = plan_jobs(photos, out, recursive=True)
     assert len(jobs) == 4
@@ -420,8 +422,8 @@ def test_nrknet_in_tiles_equals_the_whole() -> None:
     image = noise(192, 320)
     true = whole(model, image)
     assert np.abs(true - image).mean() > 1e-3  # it does something
-    made = deblur(model, image, tile_px=192, overlap_px=96)
-    assert np.abs(made - true).max() < 1e-3
+    result = deblur(model, image, tile_px=192, overlap_px=96)
+    assert np.abs(result - true).max() < 1e-3
 
 
 def test_nafnet_in_tiles_differs_by_its_global_means(tiny_nafnet: Path) -> None:
@@ -450,9 +452,9 @@ def test_command_line(tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureF
     (photos / "b.png").write_bytes(b"no picture")
     arguments = ["deblur", str(photos), "--weights", str(tiny_nafnet), "--out", str(out), "--device", "cpu"]
     assert run([*arguments, "--precision", "bf16"]) == 1
-    told = capsys.readouterr()
-    assert "b.png: cannot be decoded" in told.err
-    assert "1 of 2 photographs restored by nafnet" in told.out
+    captured = capsys.readouterr()
+    assert "b.png: cannot be decoded" in captured.err
+    assert "1 of 2 photographs restored by nafnet" in captured.out
     (photos / "b.png").unlink()
     assert run([*arguments, "--precision", "bf16"]) == 0
     assert "1 were there already" in capsys.readouterr().out
@@ -492,32 +494,32 @@ def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: P
     out = tmp_path / "out"
     jobs = plan_jobs(tmp_path, out)
 
-    def made(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> DeblurSummary:
+    def deblur_jobs(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> DeblurSummary:
         return deblur_files(model, jobs[some], TileSettings(), made_by=MadeBy(out, by), **more)
 
     first: dict[str, object] = {"weights": "1", "tile": 64}
-    assert len(made(first, Brighter()).done) == 2
-    again = made(first, nn.Identity())
+    assert len(deblur_jobs(first, Brighter()).done) == 2
+    again = deblur_jobs(first, nn.Identity())
     assert (len(again.done), len(again.skipped)) == (0, 2)
     before = (out / "a.png").read_bytes()
     with pytest.raises(PhotoError, match=r"a.png: was made with other weights: --overwrite makes it anew, or take"):
-        made({"weights": "2", "tile": 64}, nn.Identity())
+        deblur_jobs({"weights": "2", "tile": 64}, nn.Identity())
     with pytest.raises(PhotoError, match="was made with tile 64 instead of 96"):
-        made({"weights": "1", "tile": 96}, nn.Identity())
+        deblur_jobs({"weights": "1", "tile": 96}, nn.Identity())
     assert (out / "a.png").read_bytes() == before
     # One of them made anew by others: each is known by what made it, also after a line that was cut.
     second: dict[str, object] = {"weights": "2", "tile": 64}
-    assert len(made(second, nn.Identity(), slice(1), overwrite=True).done) == 1
+    assert len(deblur_jobs(second, nn.Identity(), slice(1), overwrite=True).done) == 1
     with (out / ".defocus.jsonl").open("a") as file:
         file.write('{"result": "b.p')
-    assert len(made(second, nn.Identity(), slice(1)).skipped) == 1
+    assert len(deblur_jobs(second, nn.Identity(), slice(1)).skipped) == 1
     with pytest.raises(PhotoError, match=r"b.png: was made with other weights"):
-        made(second, nn.Identity())
-    assert len(made(second, nn.Identity(), overwrite=True).done) == 2
-    assert len(made(second, nn.Identity()).skipped) == 2
+        deblur_jobs(second, nn.Identity())
+    assert len(deblur_jobs(second, nn.Identity(), overwrite=True).done) == 2
+    assert len(deblur_jobs(second, nn.Identity()).skipped) == 2
     (out / ".defocus.jsonl").unlink()
     with pytest.raises(PhotoError, match=r"a.png: is there already, and nothing tells what made it"):
-        made(first, nn.Identity())
+        deblur_jobs(first, nn.Identity())
 
 
 def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
@@ -532,37 +534,37 @@ def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
     Image.fromarray(SMALL).save(photo)
     jobs = plan_jobs(photo, out)
 
-    def made(**more: bool) -> DeblurSummary:
+    def deblur_jobs(**more: bool) -> DeblurSummary:
         return deblur_files(Brighter(), jobs, TileSettings(), made_by=MadeBy(out, {"weights": "1"}), **more)
 
-    assert len(made().done) == 1
+    assert len(deblur_jobs().done) == 1
     result, size = (out / "a.tif").read_bytes(), photo.stat().st_size
     assert len(read) == 1
-    assert len(made().skipped) == 1
+    assert len(deblur_jobs().skipped) == 1
     assert len(read) == 1  # skipped without reading the photograph
     # Touched, or copied back: read once more, and known from then on.
     os.utime(photo, ns=(1, 1))
-    assert [len(made().skipped) for _ in range(2)] == [1, 1]
+    assert [len(deblur_jobs().skipped) for _ in range(2)] == [1, 1]
     assert len(read) == 2
     # Another one of the same name and size.
     Image.fromarray(255 - SMALL).save(photo)
     assert photo.stat().st_size == size
     with pytest.raises(PhotoError, match=r"out/a.tif: was made of another photograph than .*/a.tif is now: remove"):
-        made()
+        deblur_jobs()
     assert (out / "a.tif").read_bytes() == result
-    assert len(made(overwrite=True).done) == 1
+    assert len(deblur_jobs(overwrite=True).done) == 1
     assert (out / "a.tif").read_bytes() != result
-    assert len(made().skipped) == 1
+    assert len(deblur_jobs().skipped) == 1
     # One of another size is known without reading it. What older versions wrote tells nothing of the photograph.
     Image.fromarray(SMALL[:-1]).save(photo)
     with pytest.raises(PhotoError, match="was made of another photograph"):
-        made()
+        deblur_jobs()
     lines = [json.loads(line) for line in (out / ".defocus.jsonl").read_text().splitlines()]
     older = {key: lines[0][key] for key in ("result", "by")}
     (out / ".defocus.jsonl").write_text(json.dumps(older | {"of": None}) + "\n")
-    assert len(made().skipped) == 1
+    assert len(deblur_jobs().skipped) == 1
     (out / ".defocus.jsonl").write_text(json.dumps(older) + "\n")
-    assert len(made().skipped) == 1
+    assert len(deblur_jobs().skipped) == 1
 
 
 def test_one_replaced_photograph_costs_one_result(tmp_path: Path) -> None:
@@ -572,17 +574,17 @@ def test_one_replaced_photograph_costs_one_result(tmp_path: Path) -> None:
     out = tmp_path / "out"
     jobs = plan_jobs(tmp_path, out)
 
-    def made() -> DeblurSummary:
+    def deblur_jobs() -> DeblurSummary:
         return deblur_files(Brighter(), jobs, TileSettings(), made_by=MadeBy(out, {"weights": "1"}))
 
-    assert len(made().done) == 2
+    assert len(deblur_jobs().done) == 2
     Image.fromarray(SMALL[:-1]).save(tmp_path / "b.png")
     with pytest.raises(
         PhotoError, match=r"out/b.png: was made .*: remove this result to make it alone anew; --overwrite makes all"
     ):
-        made()
+        deblur_jobs()
     (out / "b.png").unlink()
-    again = made()
+    again = deblur_jobs()
     assert ([result.name for result in again.done], len(again.skipped)) == (["b.png"], 1)
 
 

@@ -44,18 +44,18 @@ def frequencies(a: np.ndarray, b: np.ndarray) -> float:
 
 def test_simple_losses() -> None:
     difference = OUTPUT.astype(np.float64) - TARGET
-    wanted = {
+    expected = {
         "mse": np.mean(difference**2),
         "l1": np.mean(np.abs(difference)),
         "charbonnier": np.mean(np.sqrt(difference**2 + 1e-6)),
         "psnr": np.mean([10 * np.log10(np.mean(one**2) + 1e-8) for one in difference]),
     }
-    for name, value in wanted.items():
-        found = run(name, lambda image: torch.from_numpy(OUTPUT))
-        assert float(found.total) == pytest.approx(value, rel=1e-5)
-        assert list(found.parts) == [{"psnr": "negative_psnr"}.get(name, name)], "not to be taken for a score"
-        assert torch.equal(found.output, torch.from_numpy(OUTPUT))
-    assert wanted["psnr"] == pytest.approx(-20, abs=0.5)
+    for name, value in expected.items():
+        result = run(name, lambda image: torch.from_numpy(OUTPUT))
+        assert float(result.total) == pytest.approx(value, rel=1e-5)
+        assert list(result.parts) == [{"psnr": "negative_psnr"}.get(name, name)], "not to be taken for a score"
+        assert torch.equal(result.output, torch.from_numpy(OUTPUT))
+    assert expected["psnr"] == pytest.approx(-20, abs=0.5)
     zero = run("psnr", lambda image: torch.from_numpy(TARGET))
     assert float(zero.total) == pytest.approx(-80)  # not minus infinity
     rounder = run("charbonnier", lambda image: torch.from_numpy(TARGET), epsilon=0.25)
@@ -79,24 +79,24 @@ def test_nrknet() -> None:
     targets = [bilinear(TARGET, factor) for factor in (4, 2, 1, 1)]
     outputs = [(t + 0.1 * noise.standard_normal(t.shape)).astype(np.float32) for t in targets]
     blurred = [noise.random(t.shape, np.float32) for t in targets[:3]]
-    asked = []
+    calls = []
 
     def model(image: torch.Tensor, target: torch.Tensor) -> NRKScales:
-        asked.append((image, target))
+        calls.append((image, target))
         return NRKScales([torch.from_numpy(o) for o in outputs], [torch.from_numpy(b) for b in blurred])
 
-    found = run("nrknet", model)
-    assert np.array_equal(asked[0][0], IMAGE)
-    assert np.array_equal(asked[0][1], TARGET)
+    result = run("nrknet", model)
+    assert np.array_equal(calls[0][0], IMAGE)
+    assert np.array_equal(calls[0][1], TARGET)
     weights = (0.25, 0.5, 0.75, 1.0)
     square = sum(w * mse(o, t) for w, o, t in zip(weights, outputs, targets, strict=True))
     frequency = sum(w * frequencies(o, t) for w, o, t in zip(weights, outputs, targets, strict=True))
     reblur = sum(w * mse(b, IMAGE[..., ::f, ::f]) for w, b, f in zip(weights[:3], blurred, (4, 2, 1), strict=True))
-    assert float(found.parts["mse"]) == pytest.approx(square, rel=1e-5)
-    assert float(found.parts["frequency"]) == pytest.approx(frequency, rel=1e-5)
-    assert float(found.parts["reblur"]) == pytest.approx(reblur, rel=1e-5)
-    assert float(found.total) == pytest.approx(square + 0.1 * frequency + 0.1 * reblur, rel=1e-5)
-    assert np.array_equal(found.output, outputs[-1])
+    assert float(result.parts["mse"]) == pytest.approx(square, rel=1e-5)
+    assert float(result.parts["frequency"]) == pytest.approx(frequency, rel=1e-5)
+    assert float(result.parts["reblur"]) == pytest.approx(reblur, rel=1e-5)
+    assert float(result.total) == pytest.approx(square + 0.1 * frequency + 0.1 * reblur, rel=1e-5)
+    assert np.array_equal(result.output, outputs[-1])
     other = run("nrknet", model, frequency=0, reblur=2)
     assert float(other.total) == pytest.approx(square + 2 * reblur, rel=1e-5)
 
@@ -110,11 +110,11 @@ def test_iniknet() -> None:
         assert every_scale
         return [torch.from_numpy(o) for o in outputs]
 
-    found = run("iniknet", model, perceptual=0)
+    result = run("iniknet", model, perceptual=0)
     square = sum(mse(o, t) for o, t in zip(outputs, targets, strict=True))
     frequency = sum(frequencies(o, t) for o, t in zip(outputs, targets, strict=True))
-    assert float(found.total) == pytest.approx(square + 0.1 * frequency, rel=1e-5)
-    assert list(found.parts) == ["mse", "frequency"]
+    assert float(result.total) == pytest.approx(square + 0.1 * frequency, rel=1e-5)
+    assert list(result.parts) == ["mse", "frequency"]
 
 
 def test_perceptual_term(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,26 +122,26 @@ def test_perceptual_term(monkeypatch: pytest.MonkeyPatch) -> None:
     from defocus.restore.perceptual import Lpips
 
     torch.manual_seed(0)
-    asked, network = [], Lpips()
+    calls, network = [], Lpips()
 
     def load(path: str | None = None) -> Lpips:
-        asked.append(path)
+        calls.append(path)
         return network
 
     monkeypatch.setattr(Lpips, "load", load)
     image, target = torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128)
     outputs = [target[..., ::factor, ::factor] for factor in (4, 2, 1)]
     loss = build_loss("iniknet", lpips="weights.pth", perceptual=0.3)
-    found = loss(lambda image, every: outputs, image, target)
-    assert asked == [Path("weights.pth")]
-    wanted = sum(
+    result = loss(lambda image, every: outputs, image, target)
+    assert calls == [Path("weights.pth")]
+    expected = sum(
         float(network(one, torch.from_numpy(bilinear(target.numpy(), factor))))
         for one, factor in zip(outputs, (4, 2, 1), strict=True)
     )
-    assert abs(wanted) > 1e-3
-    assert float(found.parts["perceptual"]) == pytest.approx(wanted, rel=1e-4)
-    rest = found.parts["mse"] + 0.1 * found.parts["frequency"]
-    assert float(found.total - rest) == pytest.approx(0.3 * wanted, rel=1e-3)
+    assert abs(expected) > 1e-3
+    assert float(result.parts["perceptual"]) == pytest.approx(expected, rel=1e-4)
+    rest = result.parts["mse"] + 0.1 * result.parts["frequency"]
+    assert float(result.total - rest) == pytest.approx(0.3 * expected, rel=1e-3)
 
     def missing(path: str | None = None) -> Lpips:
         raise DefocusError("no weights here")
@@ -158,11 +158,11 @@ def test_sizes_that_are_no_multiple(name: str) -> None:
     model = build_model(name, width=2)
     options = {"perceptual": 0} if name == "iniknet" else {}
     image, target = torch.rand(1, 3, 37, 50), torch.rand(1, 3, 37, 50)
-    found = build_loss(name, **options)(model, image, target)
-    assert found.output.shape == image.shape
-    assert not found.output.requires_grad
-    assert found.total.requires_grad
-    assert all(not part.requires_grad for part in found.parts.values())
+    result = build_loss(name, **options)(model, image, target)
+    assert result.output.shape == image.shape
+    assert not result.output.requires_grad
+    assert result.total.requires_grad
+    assert all(not part.requires_grad for part in result.parts.values())
 
 
 def test_own_losses_are_of_the_networks() -> None:

@@ -226,18 +226,18 @@ def test_recursive_kernels() -> None:
     """Along x, then along y, mirrored at the edges; each from the last; light is neither made nor lost."""
     module = tiny("nrknet").GCM
     image = torch.rand(1, 3, 6, 7)
-    found = module(image)[0].detach().numpy()
-    assert found.shape == (12, 6, 7)
-    np.testing.assert_array_equal(found[:3], image[0])
+    result = module(image)[0].detach().numpy()
+    assert result.shape == (12, 6, 7)
+    np.testing.assert_array_equal(result[:3], image[0])
     taps = module.kernels.detach().numpy()[:, 0, 0]
     for number in range(9):
         side, middle = np.exp(taps[number]) / (2 * np.exp(taps[number, 0]) + np.exp(taps[number, 1]))
-        last = found[number].astype(np.float64)
+        last = result[number].astype(np.float64)
         for axis in (1, 0):
             wide = np.pad(last, [(1, 1) if a == axis else (0, 0) for a in (0, 1)], mode="reflect")
             parts = np.take(wide, range(last.shape[axis]), axis), np.take(wide, range(2, last.shape[axis] + 2), axis)
             last = middle * last + side * (parts[0] + parts[1])
-        np.testing.assert_allclose(found[number + 3], last, atol=1e-6)
+        np.testing.assert_allclose(result[number + 3], last, atol=1e-6)
     flat = module(torch.full((1, 3, 8, 8), 0.7))
     torch.testing.assert_close(flat, torch.full_like(flat, 0.7))
 
@@ -245,11 +245,11 @@ def test_recursive_kernels() -> None:
 def test_order_of_gates() -> None:
     """Input, forget, output, candidate: checkpoints depend on it."""
     gates, cell = np.random.default_rng(0).standard_normal((4, 5)), np.linspace(-2, 2, 5)
-    hidden, found = lstm_step(torch.tensor(gates.reshape(1, 20, 1, 1)), torch.tensor(cell.reshape(1, 5, 1, 1)))
+    hidden, result = lstm_step(torch.tensor(gates.reshape(1, 20, 1, 1)), torch.tensor(cell.reshape(1, 5, 1, 1)))
     admit, keep, show = 1 / (1 + np.exp(-gates[:3]))
-    wanted = keep * cell + admit * np.tanh(gates[3])
-    np.testing.assert_allclose(found.numpy().ravel(), wanted)
-    np.testing.assert_allclose(hidden.numpy().ravel(), show * np.tanh(wanted))
+    expected = keep * cell + admit * np.tanh(gates[3])
+    np.testing.assert_allclose(result.numpy().ravel(), expected)
+    np.testing.assert_allclose(hidden.numpy().ravel(), show * np.tanh(expected))
 
 
 def test_neumann_series() -> None:
@@ -267,9 +267,9 @@ def test_neumann_series() -> None:
         for colour in range(3):
             model.SummationLayer.conv.weight[colour, colour] = 0.5 / math.tanh(1)
         image = torch.rand(1, 3, 32, 32)
-        found = model(image, image)
+        result = model(image, image)
         sums = (1.875, 1.75, 1.5)
-        for output, blurred, factor, sum_ in zip(found.outputs[:3], found.blurred, (4, 2, 1), sums, strict=True):
+        for output, blurred, factor, sum_ in zip(result.outputs[:3], result.blurred, (4, 2, 1), sums, strict=True):
             torch.testing.assert_close(output, sum_ * image[..., ::factor, ::factor])
             torch.testing.assert_close(blurred, 0.5 * image[..., ::factor, ::factor])
         flat = model(torch.full_like(image, 0.4))
@@ -278,12 +278,12 @@ def test_neumann_series() -> None:
 
 def test_polar_coordinates() -> None:
     """By hand for 3×3: above the centre cos θ = −1, at its right sin θ = 1."""
-    found = polar_coordinates(3).numpy()
-    np.testing.assert_allclose(found[1, 1], [0, 1, 0.5], atol=1e-6)
-    np.testing.assert_allclose(found[0, 1], [1 / math.sqrt(2), 0, 0.5], atol=1e-6)
-    np.testing.assert_allclose(found[1, 2], [1 / math.sqrt(2), 0.5, 1], atol=1e-6)
+    result = polar_coordinates(3).numpy()
+    np.testing.assert_allclose(result[1, 1], [0, 1, 0.5], atol=1e-6)
+    np.testing.assert_allclose(result[0, 1], [1 / math.sqrt(2), 0, 0.5], atol=1e-6)
+    np.testing.assert_allclose(result[1, 2], [1 / math.sqrt(2), 0.5, 1], atol=1e-6)
     half = math.sqrt(0.5)
-    np.testing.assert_allclose(found[2, 2], [1, (1 + half) / 2, (1 + half) / 2], atol=1e-6)
+    np.testing.assert_allclose(result[2, 2], [1, (1 + half) / 2, (1 + half) / 2], atol=1e-6)
 
 
 def test_inverse_kernels_are_summed_as_published() -> None:
@@ -297,9 +297,9 @@ def test_inverse_kernels_are_summed_as_published() -> None:
         by_basis = [F.conv2d(image, k.expand(3, 1, *k.shape), padding=k.shape[-1] // 2, groups=3) for k in kernel]
         maps.append(torch.stack(by_basis, dim=2))  # batch, colours, bases
     product = torch.stack(maps, dim=1) * sizes[:, :, None, None] * bases[:, None, None]
-    wanted = image + model.sum(product.flatten(1, 3))
-    found = model._filtered(image, kernels, sizes, bases)
-    torch.testing.assert_close(found, wanted, atol=2e-6, rtol=1e-5)
+    expected = image + model.sum(product.flatten(1, 3))
+    result = model._filtered(image, kernels, sizes, bases)
+    torch.testing.assert_close(result, expected, atol=2e-6, rtol=1e-5)
     shared = model.inr_conv.kernelINR_list[1].layers
     assert shared[1].w0 is shared[3].w0
     assert [float(one.layers[1].w0.detach()) for one in build_model("iniknet").inr_conv.kernelINR_list] == (
@@ -311,14 +311,14 @@ def test_inverse_kernels_are_summed_as_published() -> None:
 def test_local_mean(rows: int, cols: int, window: int) -> None:
     """Against windows moved by hand: at the edges the outermost that fits."""
     x = 100 + torch.randn(1, 40, rows, cols, dtype=torch.float64)
-    found = local_mean(x.float(), window)
+    result = local_mean(x.float(), window)
     tall, wide = min(window, rows), min(window, cols)
     for row in range(rows):
         for col in range(cols):
             top = min(max(row - (window - 1) // 2, 0), rows - tall)
             left = min(max(col - (window - 1) // 2, 0), cols - wide)
-            wanted = x[0, :, top : top + tall, left : left + wide].mean((-2, -1)).float()
-            torch.testing.assert_close(found[0, :, row, col], wanted, atol=2e-4, rtol=0)
+            expected = x[0, :, top : top + tall, left : left + wide].mean((-2, -1)).float()
+            torch.testing.assert_close(result[0, :, row, col], expected, atol=2e-4, rtol=0)
 
 
 def test_local_pooling() -> None:
@@ -349,8 +349,8 @@ def test_attention_across_channels() -> None:
             rows = query[head] / query[head].norm(dim=1, keepdim=True)
             cols = key[head] / key[head].norm(dim=1, keepdim=True)
             mixed.append(torch.softmax(temperature * rows @ cols.T, dim=1) @ value[head])
-        wanted = module.project_out(torch.cat(mixed).reshape(1, 8, 5, 6))
-        torch.testing.assert_close(module(x), wanted, atol=1e-6, rtol=1e-5)
+        expected = module.project_out(torch.cat(mixed).reshape(1, 8, 5, 6))
+        torch.testing.assert_close(module(x), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_begins_as_the_identity_where_published() -> None:

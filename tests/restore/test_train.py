@@ -92,8 +92,8 @@ def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> No
             break
         time.sleep(0.002)
     process.kill()
-    told = process.communicate()[1].decode()
-    assert process.returncode == -9, told
+    message = process.communicate()[1].decode()
+    assert process.returncode == -9, message
     states = sorted(path.name for path in (cut / "states").iterdir())
     latest = read_state(cut / "states" / states[-1])["step"]
     assert 20 <= latest < 40
@@ -140,14 +140,14 @@ def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path
         train(settings(pairs, steps=15, optimizer={"rate": 1e-3}), out)
     train(settings(pairs, steps=15), out, accept_changes=True)
     assert [row["step"] for row in rows(out / "loss.csv")] == [str(n) for n in range(1, 16)]
-    kept = (out / "config.json").read_bytes()
+    config_before = (out / "config.json").read_bytes()
     with pytest.raises(
         TrainingError, match=r"has 15 steps already; .* ask for 12: raise steps to 15 or more, use --anew"
     ):
         train(settings(pairs), out, accept_changes=True)
     with pytest.raises(TrainingError, match=r"is another network than the settings ask for; --anew"):
         train(settings(pairs, steps=15, model={"overrides": {"width": 6}}), out, accept_changes=True)
-    assert (out / "config.json").read_bytes() == kept, "what was refused left no trace"
+    assert (out / "config.json").read_bytes() == config_before, "what was refused left no trace"
     more = shutil.copytree(pairs, tmp_path / "more")
     for side in ("input", "target"):
         shutil.copy(more / "train" / side / "000.png", more / "train" / side / "007.png")
@@ -198,8 +198,8 @@ def test_other_pairs_to_validate_with_begin_the_best_anew(pairs: Path, tmp_path:
     best = max(again.history, key=lambda row: row["psnr"])
     assert equal(weights(again.best), read_state(out / "states" / f"step-{best['step']:08.0f}.pt")["model"])
     # The same pairs under another name, and a pause of validation, leave the best where it is.
-    moved = {"every": 0, "folders": []}
-    train(settings(pairs, optimizer=slow, steps=5, validation=moved), out, accept_changes=True)
+    pause = {"every": 0, "folders": []}
+    train(settings(pairs, optimizer=slow, steps=5, validation=pause), out, accept_changes=True)
     copy = shutil.copytree(pairs, tmp_path / "copy")
     same = train(
         settings(pairs, optimizer=slow, steps=5, validation=changed | {"folders": [str(copy)]}),
@@ -284,8 +284,8 @@ def test_parts_of_a_batch_add_up(pairs: Path, tmp_path: Path) -> None:
     assert min(norms) > 1e-4, "before it is clipped"
     torch.manual_seed(0)
     start = build_model("nafnet", **settings().model.overrides).state_dict()
-    moved = [sum(float((weights(r.last)[key] - start[key]).abs().sum()) for key in start) for r in (whole, clipped)]
-    assert 0.0 < moved[1] < 0.2 * moved[0], "gradients below Adam's epsilon"
+    distances = [sum(float((weights(r.last)[key] - start[key]).abs().sum()) for key in start) for r in (whole, clipped)]
+    assert 0.0 < distances[1] < 0.2 * distances[0], "gradients below Adam's epsilon"
 
 
 def test_a_process_that_is_lost_is_one_line() -> None:
@@ -295,9 +295,9 @@ def test_a_process_that_is_lost_is_one_line() -> None:
         with pytest.raises(TrainingError, match="another process of this training ended"), lost_processes(2):
             raise error
     for count, other in ((1, gone), (2, RuntimeError("shapes cannot be multiplied"))):
-        with pytest.raises(RuntimeError) as found, lost_processes(count):
+        with pytest.raises(RuntimeError) as caught, lost_processes(count):
             raise other
-        assert found.value is other
+        assert caught.value is other
 
 
 def test_processes_that_do_not_know_of_each_other(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,10 +309,10 @@ def test_processes_that_do_not_know_of_each_other(pairs: Path, tmp_path: Path, m
 
 def test_two_processes_are_as_one(pairs: Path, tmp_path: Path) -> None:
     """As `accelerate launch` and torchrun start them, without GPUs: the same batches, and their mean gradient."""
-    given = BASE | {"steps": 3, "loss": {"name": "mse"}, "validation": {"every": 3, "images": 1}, "accumulate": 1}
-    config = settings(pairs, **given)
+    table = BASE | {"steps": 3, "loss": {"name": "mse"}, "validation": {"every": 3, "images": 1}, "accumulate": 1}
+    config = settings(pairs, **table)
     alone = train(config, tmp_path / "alone")
-    told = f"""
+    script = f"""
 import json, torch
 from defocus.restore.config import TrainConfig
 from defocus.restore.training import train
@@ -327,7 +327,7 @@ train(TrainConfig.model_validate(json.loads({json.dumps(config.as_json())!r})), 
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
     started = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", told],
+            [sys.executable, "-W", "ignore", "-c", script],
             env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,
         )
@@ -349,8 +349,8 @@ def test_progressive_crops_in_all_precisions(pairs: Path, tmp_path: Path) -> Non
     stages = [{"start": 0.0, "crop": 8, "batch": 6}, {"start": 0.5, "crop": 16, "batch": 2}]
     for number, compute in enumerate(({"precision": "bf16"}, {"channels_last": True})):
         train(settings(pairs, steps=4, progressive=stages, compute=compute), tmp_path / f"run{number}")
-        told = [(row["batch"], row["crop"]) for row in rows(tmp_path / f"run{number}" / "loss.csv")]
-        assert told == [("6", "8"), ("6", "8"), ("2", "16"), ("2", "16")]
+        sizes = [(row["batch"], row["crop"]) for row in rows(tmp_path / f"run{number}" / "loss.csv")]
+        assert sizes == [("6", "8"), ("6", "8"), ("2", "16"), ("2", "16")]
     with pytest.raises(ConfigError, match=r"fp16.*needs a GPU"):
         train(settings(pairs, compute={"precision": "fp16"}), tmp_path / "half")
 
@@ -368,10 +368,10 @@ def test_the_other_networks_with_their_own_losses(name: str, precision: str, pai
     config = settings(
         pairs, steps=3, batch=2, ema=0.9, validation={"every": 3}, compute={"precision": precision}, save={"every": 2}
     )
-    given = config.as_json() | {"model": {"name": name, "overrides": TINY[name]}}
+    table = config.as_json() | {"model": {"name": name, "overrides": TINY[name]}}
     if name == "iniknet":
-        given["loss"] = {"options": {"perceptual": 0.0}}
-    config = TrainConfig.model_validate(given)
+        table["loss"] = {"options": {"perceptual": 0.0}}
+    config = TrainConfig.model_validate(table)
     result = train(config, tmp_path / "run")
     losses = [row["loss"] for row in rows(tmp_path / "run" / "loss.csv")]
     (tmp_path / "run" / "states" / "step-00000003.pt").unlink()
@@ -410,30 +410,30 @@ def test_the_best_weights_are_taken_up_again_where_the_rate_falls(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Validation claims that step 2 was the best; the third step after the milestone begins with its weights."""
-    real, told = train_module.judge, iter([10.0, 30.0, 20.0, 25.0])
+    real, scores = train_module.judge, iter([10.0, 30.0, 20.0, 25.0])
 
-    def judged(*given: Any, **options: Any) -> Any:
+    def scripted_judge(*arguments: Any, **options: Any) -> Any:
         from dataclasses import replace
 
-        return replace(real(*given, **options), psnr=next(told))
+        return replace(real(*arguments, **options), psnr=next(scores))
 
-    monkeypatch.setattr(train_module, "judge", judged)
-    taken: list[str] = []
-    monkeypatch.setattr(train_module, "read_state", lambda file: taken.append(file.name) or read_state(file))
+    monkeypatch.setattr(train_module, "judge", scripted_judge)
+    reads: list[str] = []
+    monkeypatch.setattr(train_module, "read_state", lambda file: reads.append(file.name) or read_state(file))
     schedule = {"kind": "steps", "milestones": [0.75], "factors": [0.1], "reload_best": True}
     config = settings(
         pairs, steps=8, schedule=schedule, validation={"every": 2, "images": 0}, save={"every": 1, "keep": 1}
     )
     result = train(config, tmp_path / "run")
-    assert taken == ["step-00000004.pt"]
+    assert reads == ["step-00000004.pt"]
     assert sorted(path.name for path in (tmp_path / "run" / "states").iterdir()) == [
         "step-00000004.pt",
         "step-00000008.pt",
     ]
     assert [row["psnr"] for row in result.history] == [10.0, 30.0, 20.0, 25.0]
     assert equal(weights(result.best), read_state(tmp_path / "run" / "states" / "step-00000004.pt")["model"])
-    told_rates = [float(row["rate"]) for row in rows(tmp_path / "run" / "loss.csv")]
-    assert told_rates == pytest.approx([3e-3] * 6 + [3e-4] * 2)
+    rates = [float(row["rate"]) for row in rows(tmp_path / "run" / "loss.csv")]
+    assert rates == pytest.approx([3e-3] * 6 + [3e-4] * 2)
 
 
 def test_scores_are_scikit_image_s() -> None:
@@ -466,10 +466,10 @@ def test_scores_are_scikit_image_s() -> None:
 
 
 def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> None:
-    out, seen = tmp_path / "run", []
+    out, reports = tmp_path / "run", []
 
     def watch(progress: TrainProgress) -> None:
-        seen.append((progress.stage, progress.step, progress.done, progress.seconds_left))
+        reports.append((progress.stage, progress.step, progress.done, progress.seconds_left))
 
     config = settings(
         pairs, validation={"every": 6, "batch": 2, "images": 2}, data={"cache": "device"},
@@ -483,16 +483,16 @@ def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> N
     assert [row["step"] for row in rows(out / "loss.csv")] == ["5", "10", "12"]
     # The scores are those of the weights that were saved, on pictures of 8 bits.
     network = load_model(result.last)
-    data, found, before = ValidationPairs(config), [], []
+    data, psnrs, input_psnrs = ValidationPairs(config), [], []
     for n in range(len(data)):
         blurred, sharp = data.pair(n)
         with torch.no_grad():
             restored = network(torch.from_numpy(blurred / np.float32(255)).permute(2, 0, 1)[None])[0]
         written = (restored.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
-        found.append(peak_signal_noise_ratio(sharp, written))
-        before.append(peak_signal_noise_ratio(sharp, blurred))
-    assert result.history[-1]["psnr"] == pytest.approx(np.mean(found), abs=1e-3)
-    assert result.history[-1]["input_psnr"] == pytest.approx(np.mean(before), abs=1e-3)
+        psnrs.append(peak_signal_noise_ratio(sharp, written))
+        input_psnrs.append(peak_signal_noise_ratio(sharp, blurred))
+    assert result.history[-1]["psnr"] == pytest.approx(np.mean(psnrs), abs=1e-3)
+    assert result.history[-1]["input_psnr"] == pytest.approx(np.mean(input_psnrs), abs=1e-3)
     # Two pairs, each as input, output, target.
     sheet = np.asarray(Image.open(out / "pictures" / "step-00000012.png"))
     assert sheet.shape == (2 * 24 + 2, 3 * 28 + 4, 3)
@@ -500,9 +500,9 @@ def test_validation_pictures_logs_and_progress(pairs: Path, tmp_path: Path) -> N
     assert np.array_equal(sheet[26:, 60:], data.pair(1)[1])
     assert (sheet[24:26] == 255).all()
     assert len(list((out / "tensorboard").glob("events*"))) == 1
-    assert ("decoding pairs", 0, 7, None) in seen
-    steps = [step for stage, step, *_ in seen if stage == "training"]
+    assert ("decoding pairs", 0, 7, None) in reports
+    steps = [step for stage, step, *_ in reports if stage == "training"]
     assert steps == sorted(steps)
     assert steps[-1] == 12
-    assert {stage for stage, *_ in seen} == {"checking pictures", "decoding pairs", "training", "validating"}
-    assert seen[-1][3] == 0.0
+    assert {stage for stage, *_ in reports} == {"checking pictures", "decoding pairs", "training", "validating"}
+    assert reports[-1][3] == 0.0

@@ -119,8 +119,8 @@ def test_what_does_not_decide_the_weights_may_change() -> None:
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in ("nrknet ", "nafnet-small", "300,000 steps"))
+    output = capsys.readouterr().out
+    assert all(name in output for name in ("nrknet ", "nafnet-small", "300,000 steps"))
     file = tmp_path / "mine.toml"
     assert run(["train", "restormer", "--write", str(file)]) == 0
     assert TrainConfig.from_toml(file) == TrainConfig.from_toml("restormer")
@@ -157,11 +157,11 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_check_looks_at_network_loss_and_folders(
     changes: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [word for change in changes for word in ("--set", change)]
-    assert run(["train", "nafnet-small", "--check", "--data", "pairs", *given]) == 2
-    told = capsys.readouterr()
-    assert words in told.err
-    assert not told.out
+    arguments = [word for change in changes for word in ("--set", change)]
+    assert run(["train", "nafnet-small", "--check", "--data", "pairs", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert not captured.out
 
 
 def test_a_check_without_weights_of_lpips(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,9 +172,9 @@ def test_a_check_without_weights_of_lpips(monkeypatch: pytest.MonkeyPatch, capsy
 
     monkeypatch.setattr("defocus.restore.perceptual.Lpips.load", missing)
     assert run(["train", "iniknet", "--check"]) == 0
-    told = capsys.readouterr()
-    assert "note: a training would stop here: the loss iniknet needs LPIPS: no LPIPS weights here" in told.err
-    assert json.loads(told.out)["model"]["name"] == "iniknet"
+    captured = capsys.readouterr()
+    assert "note: a training would stop here: the loss iniknet needs LPIPS: no LPIPS weights here" in captured.err
+    assert json.loads(captured.out)["model"]["name"] == "iniknet"
 
 
 def test_folders_in_place_of_those_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +201,8 @@ def test_the_window_of_means_is_the_largest_crop() -> None:
     stages = [{"start": 0.0, "crop": 48, "batch": 4}, {"start": 0.5, "crop": 96, "batch": 2}]
     assert network_overrides(settings(progressive=stages))["local_pool_px"] == 96
     assert network_overrides(settings(crop=8))["local_pool_px"] == 16
-    given = settings(crop=64, model={"overrides": {"local_pool_px": 32}})
-    assert network_overrides(given)["local_pool_px"] == 32
+    config = settings(crop=64, model={"overrides": {"local_pool_px": 32}})
+    assert network_overrides(config)["local_pool_px"] == 32
     none = network_overrides(settings(model={"overrides": {"local_pool_px": 0}}))
     assert model_options("nafnet", **none).model_dump()["local_pool_px"] is None
     assert network_overrides(TrainConfig.from_toml("restormer")) == {}

@@ -38,7 +38,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pairs(tmp_path_factory.mktemp("data") / "pairs", (7, 5), SIZES)
 
 
-def fed(config: TrainConfig, first: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches_of(config: TrainConfig, first: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return list(TrainLoader(config, CPU).batches(first))
 
 
@@ -52,12 +52,12 @@ def test_all_pairs_are_pairs_before_any_is_seen_again() -> None:
     progressive = [{"start": 0.0, "crop": 16, "batch": 6}, {"start": 0.5, "crop": 8, "batch": 3, "accumulate": 3}]
     stages = Stages.of(settings(steps=20, progressive=progressive))
     batches = Batches(4, [9], stages)
-    asks = [ask for step in range(20) for ask in batches.of_step(step)]
-    assert len(asks) == 10 * 6 + 10 * 3 == stages.pairs_before(20)
+    requests = [ask for step in range(20) for ask in batches.of_step(step)]
+    assert len(requests) == 10 * 6 + 10 * 3 == stages.pairs_before(20)
     for lap in range(10):
-        assert [ask.epoch for ask in asks[9 * lap : 9 * lap + 9]] == [lap] * 9
-        assert sorted(ask.number for ask in asks[9 * lap : 9 * lap + 9]) == list(range(9))
-    assert len({tuple(ask.number for ask in asks[9 * lap : 9 * lap + 9]) for lap in range(10)}) == 10, "one order"
+        assert [ask.epoch for ask in requests[9 * lap : 9 * lap + 9]] == [lap] * 9
+        assert sorted(ask.number for ask in requests[9 * lap : 9 * lap + 9]) == list(range(9))
+    assert len({tuple(ask.number for ask in requests[9 * lap : 9 * lap + 9]) for lap in range(10)}) == 10, "one order"
     # Asked for in any order, by a copy, by any number of processes and in parts: the same pairs.
     copy = pickle.loads(pickle.dumps(Batches(4, [9], stages)))
     assert [copy.of_step(step) for step in (17, 3)] == [batches.of_step(step) for step in (17, 3)]
@@ -73,10 +73,10 @@ def test_folders_by_weight() -> None:
     stages = Stages.of(settings(steps=50, batch=6))
     plain = Counter(ask.source for step in range(50) for ask in Batches(1, [8, 2], stages).of_step(step))
     assert plain == {0: 240, 1: 60}
-    asks = [ask for step in range(50) for ask in Batches(1, [8, 2], stages, (1.0, 4.0)).of_step(step)]
-    assert Counter(ask.source for ask in asks) == {0: 60, 1: 240}
+    requests = [ask for step in range(50) for ask in Batches(1, [8, 2], stages, (1.0, 4.0)).of_step(step)]
+    assert Counter(ask.source for ask in requests) == {0: 60, 1: 240}
     for source, size in ((0, 8), (1, 2)):
-        mine = [ask for ask in asks if ask.source == source]
+        mine = [ask for ask in requests if ask.source == source]
         for first in range(0, len(mine) - size + 1, size):
             lap = mine[first : first + size]
             assert sorted(ask.number for ask in lap) == list(range(size))
@@ -91,20 +91,20 @@ def test_files_and_caches_give_the_same_batches(tmp_path: Path) -> None:
         data = {"folders": folders, "weights": [1.0, 2.0], "cache": cache}
         return settings(steps=8, progressive=progressive, data=data)
 
-    read = fed(config("no"))
+    read = batches_of(config("no"))
     assert [tuple(x.shape) for x, _ in read] == [(4, 3, 16, 16)] * 4 + [(1, 3, 20, 20)] * 8
     for cache in ("memory", "device"):
-        assert same(fed(config(cache)), read), cache
-        assert same(fed(config(cache), 5), read[6:]), "from the sixth step on"
+        assert same(batches_of(config(cache)), read), cache
+        assert same(batches_of(config(cache), 5), read[6:]), "from the sixth step on"
     # They are what the files hold, somewhere, in one of eight ways.
-    found = [_placed(x, y, [PairDataset(folder) for folder in folders]) for x, y in read[:4]]
-    assert [len(ways) for ways in found] == [4, 4, 4, 4]
-    assert len(set(chain(*found))) >= 4
+    turns = [_placed(x, y, [PairDataset(folder) for folder in folders]) for x, y in read[:4]]
+    assert [len(ways) for ways in turns] == [4, 4, 4, 4]
+    assert len(set(chain(*turns))) >= 4
 
 
 def _placed(x: torch.Tensor, y: torch.Tensor, sources: list[PairDataset]) -> list[tuple[bool, int]]:
     """How the crops of the sources' pictures that these are were turned: input and target alike."""
-    found = []
+    turns = []
     items = [source[n] for source in sources for n in range(len(source))]
     windows = [[item[k].unfold(1, 16, 1).unfold(2, 16, 1) for k in ("input", "target")] for item in items]
     for one, other in zip(x, y, strict=True):
@@ -115,8 +115,8 @@ def _placed(x: torch.Tensor, y: torch.Tensor, sources: list[PairDataset]) -> lis
                 for blurred, sharp in windows:
                     for top, left in (blurred == a[:, None, None]).all(4).all(3).all(0).nonzero().tolist():
                         assert torch.equal(sharp[:, top, left], b)
-                        found.append((turned, quarters))
-    return found
+                        turns.append((turned, quarters))
+    return turns
 
 
 def test_pictures_of_16_bits(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_pictures_of_16_bits(tmp_path: Path) -> None:
         shutil.copy(shallow / "train" / side / "001.png", deep / "train" / side)
     folders = [str(shallow), str(deep)]
     plain, memory, device = (
-        fed(settings(steps=3, data={"folders": folders, "cache": cache})) for cache in ("no", "memory", "device")
+        batches_of(settings(steps=3, data={"folders": folders, "cache": cache})) for cache in ("no", "memory", "device")
     )
     assert same(plain, memory)
     assert same(plain, device)
@@ -140,10 +140,10 @@ def test_pictures_of_16_bits(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 def test_loader_workers_change_nothing(pairs: Path) -> None:
     """None, one, and two; from files, and from memory that they share."""
-    plain = fed(settings(pairs, steps=5, accumulate=2))
+    plain = batches_of(settings(pairs, steps=5, accumulate=2))
     for workers, cache in ((0, "memory"), (1, "memory"), (2, "no")):
         config = settings(pairs, steps=5, accumulate=2, data={"workers": workers, "cache": cache})
-        assert same(fed(config, 1), plain[2:]), workers
+        assert same(batches_of(config, 1), plain[2:]), workers
 
 
 def test_flips_only_or_nothing(pairs: Path) -> None:
@@ -180,9 +180,9 @@ def test_what_is_wrong_with_data(pairs: Path, tmp_path: Path) -> None:
         with pytest.raises(DatasetError, match=r"/train/input/001\.png: 20×30 pixels do not hold a crop of 25: lower"):
             TrainLoader(settings(pairs, crop=25, data={"cache": cache}), CPU)
     with pytest.raises(ConfigError, match="--data FOLDER"):
-        fed(settings())
+        batches_of(settings())
     with pytest.raises(ConfigError, match=r"data\.plan"):
-        fed(settings(data={"kind": "synthesis"}))
+        batches_of(settings(data={"kind": "synthesis"}))
     with pytest.raises(ConfigError, match="batch of 4 pairs cannot be shared by 3 processes"):
         TrainLoader(settings(pairs), CPU, 0, 3)
     broken = write_pairs(tmp_path / "broken", (2, 1))
@@ -211,7 +211,7 @@ def test_validation_pairs(pairs: Path) -> None:
 
 def test_pairs_of_two_epochs_in_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made on the way, a batch across the end of an epoch is made of both, each in one go."""
-    asked: list[tuple[list[int], int]] = []
+    calls: list[tuple[list[int], int]] = []
 
     class Fake:
         def __init__(self, plan: Any, split: str, length: int, **_: Any) -> None:
@@ -227,7 +227,7 @@ def test_pairs_of_two_epochs_in_one_batch(tmp_path: Path, monkeypatch: pytest.Mo
             return self.length
 
         def batch(self, numbers: list[int], epoch: int) -> list[tuple[np.ndarray, np.ndarray]]:
-            asked.append((numbers, epoch))
+            calls.append((numbers, epoch))
             pictures = [np.full((20, 20, 3), 10 * epoch + n, np.uint8) for n in numbers]
             return [(picture, picture + np.uint8(100)) for picture in pictures]
 
@@ -235,16 +235,16 @@ def test_pairs_of_two_epochs_in_one_batch(tmp_path: Path, monkeypatch: pytest.Mo
     plan = tmp_path / "plan.toml"
     plan.write_text("")
     data = TrainLoader(settings(steps=5, batch=3, data={"kind": "synthesis", "length": 5, "plan": str(plan)}), CPU)
-    shown = []
+    values = []
     for step in range(5):
         blurred, sharp = data[step, 0]  # type: ignore[misc]
         assert torch.equal(sharp, blurred + 100)
-        shown += blurred[:, 0, 0, 0].tolist()
-    assert [sorted(shown[first : first + 5]) for first in (0, 5, 10)] == [
+        values += blurred[:, 0, 0, 0].tolist()
+    assert [sorted(values[first : first + 5]) for first in (0, 5, 10)] == [
         [10 * e + n for n in range(5)] for e in range(3)
     ]
-    assert [epoch for _, epoch in asked] == [0, 0, 1, 1, 1, 2, 2]
-    assert data.names(1)[2] == f"{shown[5] - 10} of 1"
+    assert [epoch for _, epoch in calls] == [0, 0, 1, 1, 1, 2, 2]
+    assert data.names(1)[2] == f"{values[5] - 10} of 1"
 
 
 def test_curriculum() -> None:
@@ -266,9 +266,9 @@ def test_curriculum() -> None:
 
 def test_all_pictures_are_looked_at_before_the_first_step(tmp_path: Path) -> None:
     """The head of each file, whatever the kind, and no more of it; in shards, too."""
-    folder, seen_stages = write_pairs(tmp_path / "pairs", (3, 2)), []
-    TrainLoader(settings(folder), CPU, 0, 1, lambda *told: seen_stages.append(told))
-    assert seen_stages == [("checking pictures", 3, 3)]
+    folder, reports = write_pairs(tmp_path / "pairs", (3, 2)), []
+    TrainLoader(settings(folder), CPU, 0, 1, lambda *stage: reports.append(stage))
+    assert reports == [("checking pictures", 3, 3)]
     target = folder / "train" / "target"
     whole = (target / "002.png").read_bytes()
     (target / "002.png").write_bytes(whole[:40])  # its head is right
@@ -310,13 +310,13 @@ def test_other_pictures_under_the_same_names_are_other_pairs(tmp_path: Path) -> 
     # Our own folders tell the sums of their pictures: sizes need not differ.
     for layout in ("dpdd", "webdataset"):
         ours = fake_folder(tmp_path / layout, layout)
-        told = identity(ours)
+        identity_of_ledger = identity(ours)
         (ours / LEDGER).unlink()
-        assert identity(ours) == told, "from the lines of JSON, too"
+        assert identity(ours) == identity_of_ledger, "from the lines of JSON, too"
         lines = [json.loads(line) for line in (ours / JSON_LINES).read_text().splitlines()]
         lines[1]["files"]["sharp"]["sha256"] = "0" * 64
         (ours / JSON_LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert identity(ours) != told
+        assert identity(ours) != identity_of_ledger
 
 
 def test_other_photographs_or_lenses_of_a_plan_are_other_pairs(tmp_path: Path) -> None:
@@ -331,11 +331,11 @@ def test_other_photographs_or_lenses_of_a_plan_are_other_pairs(tmp_path: Path) -
     alone = {"train": {"pairs": 4}, "validation": {"pairs": 0}, "test": {"pairs": 0}}
 
     def identity(place: Path) -> str:
-        made = {
+        tables = {
             "sources": [{"kind": "rgb", "folder": place / "photos"}],
             "lenses": {"builtin": False, "folders": [place / "lenses"], "survey": False},
         }
-        return OnTheFlyDataset(make_plan(made | alone), "train", 5).identity()
+        return OnTheFlyDataset(make_plan(tables | alone), "train", 5).identity()
 
     before = identity(tmp_path / "here")
     there = shutil.copytree(tmp_path / "here", tmp_path / "there", copy_function=shutil.copyfile)
@@ -367,6 +367,6 @@ def test_names_and_kinds_of_files(tmp_path: Path) -> None:
     for side in ("input", "target"):
         (others / "train" / side).mkdir(parents=True)
         Image.new("RGB", (28, 24)).save(others / "train" / side / "a.tif")
-    told = r"no pairs of the split 'train' here.*read end in \.png, \.jpg, \.jpeg \(here are 2 \.tif: convert"
-    with pytest.raises(DatasetError, match=told):
+    message = r"no pairs of the split 'train' here.*read end in \.png, \.jpg, \.jpeg \(here are 2 \.tif: convert"
+    with pytest.raises(DatasetError, match=message):
         PairDataset(others)

@@ -84,13 +84,13 @@ def test_workers_and_order_change_nothing(folders: dict[str, Path], on_the_fly: 
     assert not any(same(expected[0][n], expected[1][n]) for n in numbers)
     assert same(expected[0][0], expected[0][6]), "crops depend on more than seed, epoch and number"
     for workers, epochs in ((0, (0, 1)), (1, (1,)), (2, (0, 1))):
-        asked = [n for n in numbers if n < 18] if workers == 1 else numbers  # a worker that makes pairs starts slowly
+        sampled = [n for n in numbers if n < 18] if workers == 1 else numbers  # a worker that makes pairs starts slowly
         options = {"multiprocessing_context": "spawn", "persistent_workers": True} if workers else {}
-        loader = DataLoader(data, batch_size=None, sampler=asked, num_workers=workers, **options)
+        loader = DataLoader(data, batch_size=None, sampler=sampled, num_workers=workers, **options)
         for epoch in epochs:
             for part in parts:
                 part.set_epoch(epoch)  # which workers that are running must see
-            for number, item in zip(asked, loader, strict=True):
+            for number, item in zip(sampled, loader, strict=True):
                 assert same(item, expected[epoch][number]), (workers, epoch, number)
         del loader
     on_the_fly.set_epoch(0)
@@ -142,14 +142,14 @@ def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monke
 
     # A curriculum: the second epoch is blurred more than the first.
     levels = (Blur(levels_px=(0.5,), weights=(1.0,)), Blur(levels_px=(3.0, 9.0), weights=(0.0, 1.0)))
-    taught = Maker(plan, "train", blur=lambda epoch: levels[epoch])
+    curriculum = Maker(plan, "train", blur=lambda epoch: levels[epoch])
     largest = [
-        np.median([max(abs(v) for v in taught.pair(index, epoch).recipe.coc_px) for index in range(4)])
+        np.median([max(abs(v) for v in curriculum.pair(index, epoch).recipe.coc_px) for index in range(4)])
         for epoch in (0, 1)
     ]
     assert largest[0] < 0.5
     assert largest[1] > 2.0
-    assert Maker(plan, "train", blur=levels[0]).pair(2).recipe == taught.pair(2).recipe
+    assert Maker(plan, "train", blur=levels[0]).pair(2).recipe == curriculum.pair(2).recipe
 
     # A photograph that cannot be read is told once, and others take its place.
     holed = Maker(plan, "train")
@@ -162,9 +162,9 @@ def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monke
 
     monkeypatch.setattr("defocus.synth.sources.read_source", read)
     with pytest.warns(UserWarning, match="left out: .*cannot be read"):
-        made = holed.pair(1)
-    assert made.recipe.source != lost
-    assert holed.pair(1).recipe == made.recipe  # and told no more: warnings are errors here
+        substitute = holed.pair(1)
+    assert substitute.recipe.source != lost
+    assert holed.pair(1).recipe == substitute.recipe  # and told no more: warnings are errors here
     monkeypatch.undo()
 
     # Of a copy, too, and with a rejection on the way: lenses with almost no room for blur.
@@ -173,9 +173,9 @@ def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monke
     copy = pickle.loads(pickle.dumps(maker))
     pairs = copy.pairs([*range(9)])
     rejected = [n for n, pair in enumerate(pairs) if pair.recipe.seed != seed_for(strict.seed, "train", n, "noise")]
-    made, again = maker.pair(rejected[0]), pairs[rejected[0]]
-    assert made.recipe == again.recipe
-    assert np.array_equal(made.pictures["blurred"], again.pictures["blurred"])
+    substitute, again = maker.pair(rejected[0]), pairs[rejected[0]]
+    assert substitute.recipe == again.recipe
+    assert np.array_equal(substitute.pictures["blurred"], again.pictures["blurred"])
     with pytest.raises(DatasetError, match="64 attempts failed, the last one: none of"):
         Maker(make_plan(tiny_plan | {"limits": {"coc_px": 1e-6}}), "train").pair(0)
     with pytest.raises(DatasetError, match="no pairs of the split 'test'"):
@@ -192,7 +192,7 @@ def test_forked_worker_is_refused(on_the_fly: OnTheFlyDataset) -> None:
 def test_crops_and_flips(folders: dict[str, Path]) -> None:
     whole = PairDataset(folders["dpdd"])
     cut = PairDataset(folders["dpdd"], crop=40, augment=True, seed=1)
-    seen = set()
+    views = set()
     for epoch in range(12):
         cut.set_epoch(epoch)
         assert same(cut[2], cut[2])
@@ -206,9 +206,9 @@ def test_crops_and_flips(folders: dict[str, Path]) -> None:
         ]
         ((top, left, flips),) = places
         assert torch.equal(item["target"], full["target"][:, top : top + 40, left : left + 40].flip(flips))
-        seen.add((top, left, tuple(flips)))
-    assert len({place[:2] for place in seen}) > 6
-    assert len({place[2] for place in seen}) == 4
+        views.add((top, left, tuple(flips)))
+    assert len({place[:2] for place in views}) > 6
+    assert len({place[2] for place in views}) == 4
     with pytest.raises(DatasetError, match="48×48 pixels do not hold a crop of 49"):
         PairDataset(folders["dpdd"], crop=49)[0]
 
@@ -276,7 +276,7 @@ def test_damage_is_named(folders: dict[str, Path], tmp_path: Path) -> None:
 
 def test_without_torch_and_without_jax() -> None:
     """Without the one it says what to install; loader workers that read folders alone do without the other."""
-    told = """
+    script = """
 import sys
 from defocus.errors import MissingExtraError
 
@@ -294,6 +294,6 @@ del sys.meta_path[0]
 import defocus.restore.data
 print("jax" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     expected = "data sets for PyTorch needs the extra [train]: pip install 'defocus[train]'"
     assert done.stdout.splitlines() == [expected, "False"]
