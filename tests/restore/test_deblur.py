@@ -504,7 +504,7 @@ def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: P
     before = (out / "a.png").read_bytes()
     with pytest.raises(PhotoError, match=r"a.png: was made with other weights: --overwrite makes it anew, or take"):
         deblur_jobs({"weights": "2", "tile": 64}, nn.Identity())
-    with pytest.raises(PhotoError, match="was made with tile 64 instead of 96"):
+    with pytest.raises(PhotoError, match="was made with tile: 64 -> 96"):
         deblur_jobs({"weights": "1", "tile": 96}, nn.Identity())
     assert (out / "a.png").read_bytes() == before
     # One of them made anew by others: each is known by what made it, also after a line that was cut.

@@ -20,12 +20,12 @@ from typing import Any
 
 from ..errors import PhotoError
 from ..files.journal import Journal
+from ..files.settings import settings_difference
 from ..files.stores import open_store
 
 LINES = ".defocus.jsonl"
 ADVICE = "--overwrite makes it anew, or take another folder"
 ADVICE_FOR_ONE = "remove this result to make it alone anew; --overwrite makes all anew, or take another folder"
-
 
 PhotoState = dict[str, Any]  # a photograph's file as it was: bytes, mtime_ns and the sum of its bytes
 
@@ -55,7 +55,9 @@ class MadeBy:
             if entry is None or not isinstance(entry.get("by"), dict):
                 raise PhotoError(f"is there already, and nothing tells what made it: {ADVICE}", file=result)
             if entry["by"] != self.by:
-                raise PhotoError(f"was made with {_difference(entry['by'], self.by)}: {ADVICE}", file=result)
+                others = settings_difference(entry["by"], self.by)
+                way = "other weights" if entry["by"].get("weights") != self.by.get("weights") else "; ".join(others)
+                raise PhotoError(f"was made with {way}: {ADVICE}", file=result)
             if isinstance(entry.get("of"), dict):
                 self._check_photo(result, photo, entry["of"])
 
@@ -99,15 +101,3 @@ def file_sum(file: str | Path) -> str:
             return hashlib.file_digest(opened, "sha256").hexdigest()[:32]
     except OSError as error:
         raise PhotoError(f"cannot be read: {error.strerror}", file=file) from error
-
-
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The settings that differ, in words; the sum of the weights stands for the file."""
-    if old.get("weights") != new.get("weights"):
-        return "other weights"
-    keys = [key for key in (*new, *(k for k in old if k not in new)) if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} {_shown(old.get(key))} instead of {_shown(new.get(key))}" for key in keys)
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None or value == {} else json.dumps(value) if isinstance(value, dict) else str(value)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,12 @@ class Tiles:
     @property
     def places(self) -> list[tuple[int, int]]:
         """Row and column of the tiles, counted in tiles."""
-        return [(r, c) for r in range(len(self.rows.starts)) for c in range(len(self.cols.starts))]
+        return list(product(range(len(self.rows.starts)), range(len(self.cols.starts))))
+
+    def window(self, place: tuple[int, int]) -> tuple[slice, slice]:
+        """Rows and columns of the picture under the tile at a place; the last ones may end beyond it."""
+        top, left = self.rows.starts[place[0]], self.cols.starts[place[1]]
+        return slice(top, top + self.rows.size), slice(left, left + self.cols.size)
 
 
 def plan_tiles(shape: tuple[int, int], tile_px: int, overlap_px: int, multiple: int = 1) -> Tiles:
@@ -142,11 +147,9 @@ def restored_tiles(
 
 
 def _cut(image: Float[np.ndarray, "h w 3"], tiles: Tiles, place: tuple[int, int]) -> Float[np.ndarray, "3 th tw"]:
-    top, left = tiles.rows.starts[place[0]], tiles.cols.starts[place[1]]
-    part = image[top : top + tiles.rows.size, left : left + tiles.cols.size]
+    part = image[tiles.window(place)]
     missing = tiles.rows.size - part.shape[0], tiles.cols.size - part.shape[1]
-    if any(missing):
-        part = np.pad(part, ((0, missing[0]), (0, missing[1]), (0, 0)), mode="reflect")
+    part = np.pad(part, ((0, missing[0]), (0, missing[1]), (0, 0)), mode="reflect")
     return np.ascontiguousarray(part.transpose(2, 0, 1), np.float32)
 
 
@@ -169,14 +172,12 @@ def deblur(
     model = model.to(device).eval()
     tiles = plan_tiles(image.shape[:2], tile_px, overlap_px, int(getattr(model, "multiple", 1)))
     restored = np.zeros(image.shape, np.float32)
-    for number, ((row, col), values) in enumerate(
-        restored_tiles(model, image, tiles, device=device, precision=precision, batch=batch), 1
-    ):
-        top, left = tiles.rows.starts[row], tiles.cols.starts[col]
-        there = restored[top : top + tiles.rows.size, left : left + tiles.cols.size]
-        height, width = there.shape[:2]
-        weight = tiles.rows.weights[row][:height, None, None] * tiles.cols.weights[col][None, :width, None]
-        there += weight * values[:height, :width]
+    outputs = restored_tiles(model, image, tiles, device=device, precision=precision, batch=batch)
+    for number, (place, values) in enumerate(outputs, 1):
+        part = restored[tiles.window(place)]
+        height, width = part.shape[:2]
+        down, across = tiles.rows.weights[place[0]][:height], tiles.cols.weights[place[1]][:width]
+        part += np.multiply.outer(down, across)[..., None] * values[:height, :width]
         if progress is not None:
             progress(number, len(tiles))
     return restored

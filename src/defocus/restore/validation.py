@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -138,15 +139,10 @@ def judge(model: nn.Module, pairs: ValidationPairs, accelerator: Any, *, batch: 
 
 def _groups(pairs: ValidationPairs, numbers: range, batch: int) -> Iterator[list[tuple[int, Pair]]]:
     """Pairs of one size that follow each other, so many at most, with their numbers."""
-    group: list[tuple[int, Pair]] = []
-    for number in numbers:
-        pair = pairs.pair(number)
-        if group and (len(group) == batch or pair[0].shape != group[0][1][0].shape):
+    numbered = ((number, pairs.pair(number)) for number in numbers)
+    for _, alike in groupby(numbered, key=lambda one: one[1][0].shape):
+        while group := list(islice(alike, batch)):
             yield group
-            group = []
-        group.append((number, pair))
-    if group:
-        yield group
 
 
 def _as_bytes(picture: torch.Tensor) -> np.ndarray:
