@@ -36,6 +36,14 @@ def write_pairs(
     return folder
 
 
+# Options of the smallest networks that have all of their parts.
+TINY: dict[str, dict[str, Any]] = {
+    "nrknet": {"width": 4, "kernels": 3},
+    "iniknet": {"width": 4, "unet_blocks": 1, "lstm_blocks": 1, "bases": 3, "largest_kernel": 7},
+    "nafnet": {"width": 4, "encoder_blocks": (1, 1, 1, 2), "decoder_blocks": (1, 1, 1, 1)},
+    "restormer": {"width": 8, "blocks": (1, 1, 1, 1), "heads": (1, 2, 2, 4), "refinement_blocks": 1},
+}
+
 BASE: dict[str, Any] = {
     "steps": 12,
     "batch": 4,

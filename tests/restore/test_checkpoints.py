@@ -15,12 +15,7 @@ from defocus.errors import WeightsError
 from defocus.restore.models import MODELS, Network, build_model
 from defocus.restore.models.checkpoints import fill, load_model, load_weights, read_weights, recognise, save_weights
 
-TINY: dict[str, dict[str, Any]] = {
-    "nrknet": {"width": 2, "kernels": 2},
-    "iniknet": {"width": 2, "unet_blocks": 1, "lstm_blocks": 1, "bases": 2, "largest_kernel": 5},
-    "nafnet": {"width": 2, "encoder_blocks": (1, 1), "decoder_blocks": (1, 1)},
-    "restormer": {"width": 4, "blocks": (1, 1, 1, 1), "heads": (1, 1, 2, 4), "refinement_blocks": 0},
-}
+from .small_training import TINY
 
 
 def tiny(name: str, seed: int = 0) -> Network:
@@ -175,7 +170,7 @@ def test_bad_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_numbers_that_are_none(tmp_path: Path) -> None:
     state = tiny("nafnet").state_dict()
-    state["intro.bias"] = torch.full((2,), float("nan"))
+    state["intro.bias"] = torch.full_like(state["intro.bias"], float("nan"))
     torch.save(state, tmp_path / "nan.pth")
     with pytest.raises(WeightsError, match=r"not finite in intro\.bias"):
         load_weights(tiny("nafnet"), tmp_path / "nan.pth")

@@ -19,13 +19,9 @@ from defocus.restore.models.iniknet import polar_coordinates
 from defocus.restore.models.nafnet import local_mean
 from defocus.restore.models.restormer import ChannelAttention
 
+from .small_training import TINY
+
 PUBLISHED = {"nrknet": 6_094_107, "iniknet": 1_976_847, "nafnet": 67_888_835, "restormer": 26_126_644}
-TINY: dict[str, dict[str, Any]] = {
-    "nrknet": {"width": 4, "kernels": 3},
-    "iniknet": {"width": 4, "unet_blocks": 1, "lstm_blocks": 1, "bases": 3, "largest_kernel": 7},
-    "nafnet": {"width": 4, "encoder_blocks": (1, 1, 1, 2), "decoder_blocks": (1, 1, 1, 1)},
-    "restormer": {"width": 8, "blocks": (1, 1, 1, 1), "heads": (1, 2, 2, 4), "refinement_blocks": 1},
-}
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ from defocus.restore.similarity import batch_grey, batch_psnr, batch_ssim, ssim
 from defocus.restore.training import TrainProgress, train
 from defocus.restore.validation import ValidationPairs
 
-from .small_training import BASE, settings, write_pairs
+from .small_training import BASE, TINY, settings, write_pairs
 
 
 @pytest.fixture(scope="module")
@@ -353,13 +353,6 @@ def test_progressive_crops_in_all_precisions(pairs: Path, tmp_path: Path) -> Non
         assert sizes == [("6", "8"), ("6", "8"), ("2", "16"), ("2", "16")]
     with pytest.raises(ConfigError, match=r"fp16.*needs a GPU"):
         train(settings(pairs, compute={"precision": "fp16"}), tmp_path / "half")
-
-
-TINY: dict[str, dict[str, Any]] = {
-    "nrknet": {"width": 4, "kernels": 3},
-    "iniknet": {"width": 4, "unet_blocks": 1, "lstm_blocks": 1, "bases": 3, "largest_kernel": 7},
-    "restormer": {"width": 8, "blocks": [1, 1, 1, 1], "heads": [1, 2, 2, 4], "refinement_blocks": 1},
-}
 
 
 @pytest.mark.parametrize(("name", "precision"), [("nrknet", "bf16"), ("iniknet", "bf16"), ("restormer", "no")])
