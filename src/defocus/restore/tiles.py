@@ -18,7 +18,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from ..errors import DefocusError, MissingExtraError
 
@@ -155,7 +155,7 @@ def _cut(image: Float[np.ndarray, "h w 3"], tiles: Tiles, place: tuple[int, int]
 
 def deblur(
     model: torch.nn.Module,
-    image: Float[np.ndarray, "h w 3"],
+    image: Shaped[np.ndarray, "h w 3"],
     *,
     tile_px: int = 512,
     overlap_px: int = 64,
