@@ -13,11 +13,12 @@ import pytest
 from scipy import ndimage, signal
 
 from defocus.errors import DatasetError, DefocusError
-from defocus.evaluate.ground_truth import analyse_pair, find_real_pairs
+from defocus.evaluate.ground_truth import analyse_pair
 from defocus.evaluate.ground_truth_page import curves, write_ground_truth
 from defocus.evaluate.photometry import histogram_distance, match_light, to_display, to_linear
 from defocus.evaluate.registration import Similarity, register, warped
 from defocus.evaluate.residual_blur import blur_map
+from defocus.evaluate.test_sets import find_real_pairs
 from defocus.restore.similarity import psnr
 
 SIDE, FINE = 256, 4

@@ -138,8 +138,8 @@ def groundtruth(
     limit: LimitOption = None,
 ) -> None:
     """Measure misalignment, light and sharpness of the truths of real pairs, and what they do to PSNR."""
-    from ..evaluate.ground_truth import find_real_pairs
     from ..evaluate.ground_truth_page import write_ground_truth
+    from ..evaluate.test_sets import find_real_pairs
 
     images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
     title = folder.resolve().name + (f" against {sharp.resolve().name}" if sharp is not None else "")
@@ -180,8 +180,8 @@ def downstream(
     from ..evaluate.downstream.disparity import DisparityEstimator
     from ..evaluate.downstream.judgement import judge, restored_pictures
     from ..evaluate.downstream.segmentation import MaskChoice, Segmenter
-    from ..evaluate.ground_truth import find_real_pairs
     from ..evaluate.tables import csv_text
+    from ..evaluate.test_sets import find_real_pairs
     from ..files.stores import open_store
     from ..restore.deblurring import choose_device
 

@@ -7,6 +7,7 @@ makes only what is not there yet. `compare_pictures` measures pictures that are 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,26 +15,37 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, MissingPackageError
 from ..files.journal import Journal
-from ..files.pictures import PICTURES
+from ..files.pair_folders import PairReader, PictureFile
+from ..files.pictures import PICTURES, quantise
+from ..files.png import png_bytes
 from ..files.stores import open_store
 from .figures import draw_figures
 from .measures import Display, Measure, make_measure
 from .results import PictureRecord, Problem, Results
-from .saved import SavedPictures, fingerprint
 from .table_file import EvaluationTable, TableRow, Test
 from .tables import compare, latex
-from .test_sets import FileImage, Image, TestImage, TestSet, open_test_set, pair_folders, photographs
+from .test_sets import (
+    FileImage,
+    Image,
+    Progress,
+    StoredImage,
+    TestImage,
+    TestSet,
+    each_in_turn,
+    failure_noted,
+    open_test_set,
+    pair_folders,
+    photographs,
+)
 
 Restorer = Callable[[Display], Float[np.ndarray, "rows cols 3"]]  # display values 0..1 to the same, not clipped
 MakeRestorer = Callable[[TableRow, EvaluationTable], Restorer]
-Progress = Callable[[str, float], Any]  # a stage, and the part of it that is done
 MEASURED, IMAGES, FIGURES = "measured.jsonl", "images", "figures"
 CSV, SUMMARY, MARKDOWN, LATEX = "images.csv", "summary.json", "results.md", "table.tex"
 
@@ -143,10 +155,12 @@ class _Run:
                 raise DatasetError(f"there are no such weights (row {row.label})", file=row.weights)
             settings = row.model_dump(include={"model", "options", "precision"})
             settings |= table.model_dump(include={"bits", "tile_px", "overlap_px"})
-            made_by = fingerprint(row.weights, settings)
+            with row.weights.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256")
+            digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
             for test in table.tests:
                 folder = self.out / IMAGES / row.key / test.key
-                self.saved[row.key, test.key] = SavedPictures(folder, made_by, table.bits)
+                self.saved[row.key, test.key] = SavedPictures(folder, digest.hexdigest()[:32], table.bits)
         open_store(self.out).check_writable()
 
     def items(self) -> list[tuple[Test, TestImage]]:
@@ -177,7 +191,7 @@ class _Run:
 
     def measure(self) -> tuple[list[PictureRecord], list[Problem]]:
         """The values of all pictures, and the problems; values that were measured before are taken from the file."""
-        journal = MeasureJournal(self.out / MEASURED)
+        journal = Journal(self.out / MEASURED, "key")
         records: list[PictureRecord] = []
         problems: list[Problem] = []
         items = self.items()
@@ -194,7 +208,7 @@ class _Run:
                 for measure in self.measures:
                     if truth is not None or not measure.kind.needs_truth:
                         with _listed(problems, test, row, item):
-                            values[measure.kind.name] = journal.value(measure, image, truth)
+                            values[measure.kind.name] = _value(journal, measure, image, truth)
                 if values:
                     records.append(PictureRecord(test.key, row.key, item.id, item.blur_px, values))
         return records, problems
@@ -222,13 +236,11 @@ def row_folder(row: TableRow, test: Test) -> Path:
 
 @contextmanager
 def _listed(problems: list[Problem], test: Test, row: TableRow, item: TestImage) -> Iterator[None]:
-    """A fault of one picture becomes one of the problems, and does not cost the others."""
-    try:
+    """A failure of one picture becomes one of the problems."""
+    failures: list[tuple[str, str]] = []
+    with failure_noted(failures, item.id):
         yield
-    except Exception as error:
-        expected = isinstance(error, DefocusError | OSError)
-        reason = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
-        problems.append(Problem(test.key, row.key, item.id, reason))
+    problems += [Problem(test.key, row.key, *failure) for failure in failures]
 
 
 @dataclass
@@ -246,22 +258,45 @@ class _Picture:
         return self.image.digest()[:32]
 
 
-class MeasureJournal:
-    """Values by measure, picture and truth, in a file of lines of JSON."""
+def _value(journal: Journal, measure: Measure, image: _Picture, truth: _Picture | None) -> float:
+    """The value of a measure: noted in the journal by version, picture and truth, else computed and noted."""
+    truth = truth if measure.kind.needs_truth else None
+    key = f"{measure.version}:{image.digest}:{truth.digest if truth else ''}"
+    with suppress(KeyError, TypeError, ValueError):
+        return float((journal.get(key) or {})["value"])
+    value = measure(image.values, truth.values if truth else None)
+    journal.write(key, value=repr(value))  # as text: JSON has no infinite PSNR
+    return value
 
-    def __init__(self, file: Path) -> None:
-        self._journal = Journal(file, "key")
 
-    def value(self, measure: Measure, image: _Picture, truth: _Picture | None) -> float:
-        """The value of a measure, computed and noted where it is new."""
-        truth = truth if measure.kind.needs_truth else None
-        key = f"{measure.version}:{image.digest}:{truth.digest if truth else ''}"
-        entry = self._journal.get(key) or {}
-        with suppress(KeyError, TypeError, ValueError):
-            return float(entry["value"])
-        value = measure(image.values, truth.values if truth else None)
-        self._journal.write(key, value=repr(value))  # as text: JSON has no infinite PSNR
-        return value
+@dataclass
+class SavedPictures:
+    """The pictures that a row made of a test set: PNG files, and a journal that says of which input each was made, and
+    by what. `fingerprint` is that of the weights and settings."""
+
+    folder: Path
+    fingerprint: str
+    bits: int
+
+    def __post_init__(self) -> None:
+        self._journal = Journal(self.folder / "made.jsonl", "id")
+
+    def image(self, item: TestImage) -> StoredImage:
+        """The saved picture of a test image."""
+        return StoredImage(PairReader(open_store(self.folder)), PictureFile(f"{item.id}.png"))
+
+    def has(self, item: TestImage) -> bool:
+        """Whether it was made of the same input by the same weights and settings."""
+        return (
+            self._journal.is_done(item.id, by=self.fingerprint)
+            and (self.folder / f"{item.id}.png").is_file()
+            and self._journal.is_done(item.id, input=item.input.digest())
+        )
+
+    def save(self, item: TestImage, display: Display) -> None:
+        """Write a picture of display values 0..1 (clipped), then its line. `PhotoError` for values not finite."""
+        open_store(self.folder).write(f"{item.id}.png", png_bytes(quantise(display, self.bits)))
+        self._journal.write(item.id, input=item.input.digest(), by=self.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,14 +330,10 @@ def compare_pictures(
     items = _items(Path(images), None if truth is None else Path(truth))
     values: dict[str, dict[str, float]] = {}
     problems: list[tuple[str, str]] = []
-    for number, item in enumerate(items):
-        if progress is not None:
-            progress(item.id, number / len(items))
-        try:
+    for item in each_in_turn(items, "", progress):
+        with failure_noted(problems, item.id):
             pair = item.input.read(), item.truth.read() if item.truth is not None else None
             values[item.id] = {m.kind.name: m(*pair) for m in measures}
-        except (DefocusError, OSError) as error:
-            problems.append((item.id, str(error)))
     return Comparison(values, tuple(problems))
 
 

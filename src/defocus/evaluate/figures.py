@@ -15,7 +15,7 @@ from .measures import KINDS
 from .results import PictureRecord, Problem, Results
 from .table_file import TableRow, Test, slug
 from .tables import LEVELLED, level_means, number_text, picture_count
-from .test_sets import Image, TestImage, TestSet
+from .test_sets import Image, TestImage, TestSet, failure_noted
 
 Source = Callable[[TableRow, Test, TestImage], Image | None]
 Box = tuple[int, int, int]  # top, left, side: pixels
@@ -29,11 +29,11 @@ def draw_figures(results: Results, sets: Sequence[TestSet], source: Source, fold
     reported = {(problem.test, problem.image) for problem in results.problems}
     for test, opened in zip(results.table.tests, sets, strict=True):
         for item in picture_choice(results, test, opened):
-            try:
+            failures: list[tuple[str, str]] = []
+            with failure_noted(failures, item.id):
                 _draw_picture(results, test, item, source, folder / f"{test.key}-{slug(item.id)}.png")
-            except (DefocusError, OSError) as error:
-                if (test.key, item.id) not in reported:
-                    problems.append(Problem(test.key, "figure", item.id, str(error)))
+            if (test.key, item.id) not in reported:
+                problems += [Problem(test.key, "figure", *failure) for failure in failures]
         draw_levels(results, test, folder)
     return problems
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,11 @@ from .photometry import Photometry, cell_means, grey_of, histogram_distance, mat
 from .psnr_bias import PsnrBias, measure_bias
 from .registration import Registration, register, warped
 from .residual_blur import BlurMap, blur_map
-from .test_sets import TestImage
+from .test_sets import Progress, TestImage, each_in_turn, failure_noted
 
 CELL_PX = 32
+# Columns of the CSV file that the light fills.
+LIGHT = ("exposure_ev", "corner_ev", "gain_red", "gain_green", "gain_blue", "light_levels", "light_levels_after_fit")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class PairAnalysis:
         )  # fmt: skip
         counted = blocks.reliable | blocks.differs
         nan = math.nan
+        lit = (nan,) * len(LIGHT)
+        if light is not None:
+            lit = (light.exposure_ev, light.corner_ev, *light.gains, light.before, light.after)
         return {
             "id": self.id,
             "width": blocks.size[0],
@@ -64,13 +68,7 @@ class PairAnalysis:
             "blocks_told_percent": 100.0 * float(counted.mean()),
             "moved_percent": 100.0 * float(blocks.moved.sum() / max(counted.sum(), 1)),
             "differs_percent": 100.0 * float(blocks.differs.sum() / max(counted.sum(), 1)),
-            "exposure_ev": light.exposure_ev if light else nan,
-            "corner_ev": light.corner_ev if light else nan,
-            "gain_red": light.gains[0] if light else nan,
-            "gain_green": light.gains[1] if light else nan,
-            "gain_blue": light.gains[2] if light else nan,
-            "light_levels": light.before if light else nan,
-            "light_levels_after_fit": light.after if light else nan,
+            **dict(zip(LIGHT, lit, strict=True)),
             "histogram_levels": float(np.mean(self.histogram_levels)),
             "histogram_levels_of_cells": float(np.mean(self.cell_levels)),
             "sharp_sigma_px": self.sharp_blur.quantile(0.5),
@@ -126,10 +124,10 @@ def usable_pixels(registration: Registration) -> Bool[np.ndarray, "h w"]:
 
 def analyse_all(
     images: Sequence[TestImage],
+    each: Callable[[PairAnalysis, np.ndarray, np.ndarray], Any],
     *,
     block_px: int = 128,
-    each: Callable[[PairAnalysis, np.ndarray, np.ndarray], Any] | None = None,
-    progress: Callable[[str, float], Any] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[list[PairAnalysis], list[tuple[str, str]]]:
     """The measurements of all pairs, and the ids of those that cannot be measured with the reasons.
 
@@ -137,50 +135,14 @@ def analyse_all(
     """
     pairs: list[PairAnalysis] = []
     failures: list[tuple[str, str]] = []
-    for number, image in enumerate(images):
-        if progress is not None:
-            progress(f"measuring {image.id}", number / len(images))
-        try:
+    for image in each_in_turn(images, "measuring ", progress):
+        with failure_noted(failures, image.id):
             if image.truth is None:
                 raise DatasetError("there is no sharp picture")
             sharp, blurred = image.truth.read(), image.input.read()
             pair = analyse_pair(sharp, blurred, name=image.id, block_px=block_px)
-            if each is not None:
-                each(pair, sharp, blurred)
+            each(pair, sharp, blurred)
             pairs.append(pair)
-        except (DefocusError, OSError) as error:
-            failures.append((image.id, str(error)))
-        except Exception as error:  # a fault of ours in one pair shall not cost the others
-            failures.append((image.id, f"unexpected {type(error).__name__}: {error}"))
     if not pairs:
         raise DatasetError(f"none of {len(images)} pairs could be measured; the first: {failures[0][1]}")
     return pairs, failures
-
-
-def find_real_pairs(
-    folder: str | Path,
-    *,
-    sharp: str | Path | None = None,
-    kind: str | None = None,
-    split: str = "test",
-    limit: int | None = None,
-) -> list[TestImage]:
-    """The pairs of a folder: those of two folders where `sharp` names the other; a published set by its `kind`, however
-    complete; else input and target, DPDD's layout, or what `defocus synth run` made.
-
-    `limit`: so many, evenly spread.
-    """
-    from .test_sets import open_test_set, pair_folders
-
-    if kind == "photographs":
-        raise DatasetError("photographs without a truth cannot be compared with it", file=folder)
-    if sharp is None:
-        opened = open_test_set(kind or "pairs", folder, split=split, partial=True, limit=limit)  # type: ignore[arg-type]
-        return list(opened.images)
-    sides = Path(folder), Path(sharp)
-    for side in sides:
-        if not side.is_dir():
-            raise DatasetError("there is no such folder", file=side)
-    images = pair_folders(*sides)
-    count = min(limit or len(images), len(images))
-    return [images[number * len(images) // count] for number in range(count)]

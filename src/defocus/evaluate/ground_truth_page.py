@@ -19,11 +19,9 @@ from .ground_truth import CELL_PX, PairAnalysis, analyse_all
 from .registration import Registration
 from .residual_blur import BLURRED_PX, BlurMap
 from .tables import csv_text, number_text
-from .test_sets import TestImage
+from .test_sets import Progress, TestImage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from markupsafe import Markup
 
 SHOWN = 40  # pairs with pictures
@@ -68,7 +66,7 @@ def write_ground_truth(
     *,
     title: str = "pairs",
     block_px: int = 128,
-    progress: Callable[[str, float], Any] | None = None,
+    progress: Progress | None = None,
 ) -> GroundTruthReport:
     """Measure pairs and write the page to `out` and the numbers to a CSV file of the same name."""
     file = Path(out)
@@ -87,7 +85,7 @@ def write_ground_truth(
         if len(cards) > SHOWN:  # the best of them goes: pictures of hundreds of pairs would fill the memory
             del cards[max(cards, key=lambda name: cards[name][0])]
 
-    pairs, failures = analyse_all(images, block_px=block_px, each=add_card, progress=progress)
+    pairs, failures = analyse_all(images, add_card, block_px=block_px, progress=progress)
     rows = [pair.row() for pair in pairs]
     numbers = file.with_suffix(".csv")
     store.write(numbers.name, csv_text(rows).encode())

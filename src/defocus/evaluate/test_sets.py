@@ -9,15 +9,16 @@ split (Lee et al., 2019). Another count is an error unless the table says `parti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DatasetError, FileError
+from ..errors import DatasetError, DefocusError, FileError
 from ..files import pictures
 from ..files.pair_folders import (
     BLURRED,
@@ -35,26 +36,10 @@ from ..files.pair_folders import (
 from ..files.pictures import PICTURES
 from ..files.stores import open_store
 
+Progress = Callable[[str, float], Any]  # a stage, and the part of it that is done
 Values = Float[np.ndarray, "rows cols 3"]
 TestKind = Literal["dpdd", "realdof", "rtf", "lfdof", "syndof", "pairs", "photographs"]
 SUFFIXES = (*PICTURES, ".bmp")
-
-
-class Image(Protocol):
-    """A picture that can be read when it is needed."""
-
-    @property
-    def place(self) -> str:
-        """Full name, for messages."""
-
-    def read(self) -> Values:
-        """Display values 0..1."""
-
-    def digest(self) -> str:
-        """Checksum of its bytes."""
-
-    def size(self) -> tuple[int, int]:
-        """Width and height, without decoding it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +50,19 @@ class FileImage:
 
     @property
     def place(self) -> str:
+        """Full name, for messages."""
         return str(self.path)
 
     def read(self) -> Values:
+        """Display values 0..1."""
         return pictures.read_picture(self.path)[0]
 
     def digest(self) -> str:
+        """Checksum of its bytes."""
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     def size(self) -> tuple[int, int]:
+        """Width and height, without decoding it."""
         return pictures.upright_size(self.path)
 
 
@@ -98,6 +87,9 @@ class StoredImage:
     def size(self) -> tuple[int, int]:
         rows, cols, _ = self.reader.size(self.picture)
         return cols, rows
+
+
+Image = FileImage | StoredImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +191,33 @@ def open_test_set(
         raise DatasetError(f"kind {kind!r}; known are {', '.join((*FACTS, 'pairs', 'photographs'))}", file=folder)
     if limit is not None and limit < len(images):
         notes.append(f"{limit} of {len(images)} pictures, evenly spread")
-        images = [images[i * len(images) // limit] for i in range(limit)]
-    if kind != "pairs" or _is_foreign(folder):  # both pictures of a pair that we made have one size
+        images = evenly_spread(images, limit)
+    # Both pictures of a pair that we made have one size; elsewhere they would have to be fetched for it.
+    if kind != "pairs" or (open_store(folder).is_local and not is_pair_folder(open_store(folder))):
         sizes = check_sizes(tuple(images))
         if kind in FACTS:
             notes += _check_size(FACTS[kind], sizes, folder, partial)
     return TestSet(name or (FACTS[kind].title if kind in FACTS else kind), kind, tuple(images), tuple(notes))
+
+
+def find_real_pairs(
+    folder: str | Path,
+    *,
+    sharp: str | Path | None = None,
+    kind: str | None = None,
+    split: str = "test",
+    limit: int | None = None,
+) -> list[TestImage]:
+    """The pairs of a folder: those of two folders where `sharp` names the other; a published set by its `kind`, however
+    complete; else input and target, DPDD's layout, or what `defocus synth run` made.
+
+    `limit`: so many, evenly spread.
+    """
+    if kind == "photographs":
+        raise DatasetError("photographs without a truth cannot be compared with it", file=folder)
+    if sharp is not None:
+        return evenly_spread(pair_folders(_existing(folder), _existing(sharp)), limit)
+    return list(open_test_set(kind or "pairs", folder, split=split, partial=True, limit=limit).images)  # type: ignore[arg-type]
 
 
 def photographs(folder: str | Path) -> list[TestImage]:
@@ -223,17 +236,12 @@ def own_pairs(folder: str | Path, split: str) -> list[TestImage]:
     blur_px: dict[str, float] = {}
     if is_pair_folder(store):
         blur_px = {str(r["id"]): blur for r in read_records(store) if (blur := _blur_px(r)) is not None}
-    reader, ids = PairReader(store), unique_ids([pair.id for pair in pairs])
-    blurred, sharp = ([StoredImage(reader, pair.pictures[role]) for pair in pairs] for role in ("blurred", "sharp"))
-    return [
-        TestImage(name, a, b, blur_px.get(pair.id)) for name, pair, a, b in zip(ids, pairs, blurred, sharp, strict=True)
-    ]
-
-
-def _is_foreign(folder: str | Path) -> bool:
-    """Whether it is a folder of this machine with pairs that others made: their sizes stand in the files' headers."""
-    store = open_store(folder)
-    return store.is_local and not is_pair_folder(store)
+    reader = PairReader(store)
+    images = []
+    for name, pair in zip(unique_ids([pair.id for pair in pairs]), pairs, strict=True):
+        blurred, sharp = (StoredImage(reader, pair.pictures[role]) for role in ("blurred", "sharp"))
+        images.append(TestImage(name, blurred, sharp, blur_px.get(pair.id)))
+    return images
 
 
 def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage]:
@@ -241,13 +249,13 @@ def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage
     facts, root = FACTS[kind], _existing(folder)
     parents = [root / p.format(split=s) for p in facts.parents for s in SPLITS[split]]
     for parent in dict.fromkeys(parents):
-        sides = [next((parent / n for n in names if (parent / n).is_dir()), None) for names in (BLURRED, SHARP)]
-        if sides[0] is not None and sides[1] is not None:
-            return pair_folders(sides[0], sides[1])
-        if sides[0] is not None or sides[1] is not None:
-            there = sides[0] or sides[1]
-            other = " or ".join((SHARP if sides[0] is not None else BLURRED)[:3])
-            raise DatasetError(f"beside it there is no folder {other}; {facts.title} is {facts.arrange}", file=there)
+        sides = ([parent / name for name in names if (parent / name).is_dir()] for names in (BLURRED, SHARP))
+        blurred, sharp = (folders[0] if folders else None for folders in sides)
+        if blurred and sharp:
+            return pair_folders(blurred, sharp)
+        if side := blurred or sharp:
+            other = " or ".join((SHARP if blurred else BLURRED)[:3])
+            raise DatasetError(f"beside it there is no folder {other}; {facts.title} is {facts.arrange}", file=side)
     raise DatasetError(f"no pairs of {facts.title} ({split}) here: expected {facts.arrange}", file=root)
 
 
@@ -341,6 +349,31 @@ def check_sizes(images: tuple[TestImage, ...]) -> dict[str, tuple[int, int]]:
             )
         sizes[image.id] = size
     return sizes
+
+
+def evenly_spread(images: Sequence[TestImage], count: int | None) -> list[TestImage]:
+    """So many of the images, from the first on; all of them without a count."""
+    count = min(count or len(images), len(images))
+    return [images[number * len(images) // count] for number in range(count)]
+
+
+def each_in_turn(images: Sequence[TestImage], action: str, progress: Progress | None) -> Iterator[TestImage]:
+    """The images, each announced before its turn."""
+    for number, image in enumerate(images):
+        if progress is not None:
+            progress(f"{action}{image.id}", number / len(images))
+        yield image
+
+
+@contextmanager
+def failure_noted(failures: list[tuple[str, str]], name: str) -> Iterator[None]:
+    """Add a name and the reason where the block fails: what is wrong with one picture shall not cost the others."""
+    try:
+        yield
+    except (DefocusError, OSError) as error:
+        failures.append((name, str(error)))
+    except Exception as error:
+        failures.append((name, f"unexpected {type(error).__name__}: {error}"))
 
 
 def unique_ids(paths: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ...files.pictures import PICTURES
 from ..measures import Display
 from ..results import ranks
 from ..tables import markdown_table
-from ..test_sets import FileImage, Image, TestImage
+from ..test_sets import FileImage, Image, Progress, TestImage, each_in_turn, failure_noted
 from .disparity import DisparityEstimator, disparity_rmse
 from .segmentation import MaskChoice, Prompt, Segmenter, overlap
 
@@ -82,7 +82,7 @@ def judge(
     segmenter: Segmenter | None = None,
     prompt: Prompt = "masks",
     choice: MaskChoice | None = None,
-    progress: Callable[[str, float], Any] | None = None,
+    progress: Progress | None = None,
 ) -> Judgements:
     """Judgements of the inputs, and of the restored pictures of each row by the images' ids, against the sharp ones.
 
@@ -91,10 +91,8 @@ def judge(
     if depth is None and segmenter is None:
         raise DefocusError("neither a depth estimator nor a segmenter to judge by")
     judgements = Judgements()
-    for number, item in enumerate(images):
-        if progress is not None:
-            progress(f"judging {item.id}", number / len(images))
-        try:
+    for item in each_in_turn(images, "judging ", progress):
+        with failure_noted(judgements.failures, item.id):
             pictures = _pictures(item, restored)
             scores: dict[str, dict[str, Any]] = {row: {} for row in pictures}
             for task in (
@@ -104,8 +102,6 @@ def judge(
                 for row, values in task:
                     scores[row] |= values
             judgements.pictures += [Judgement(item.id, row, **values) for row, values in scores.items()]
-        except DefocusError as error:
-            judgements.failures.append((item.id, str(error)))
     if not judgements.pictures:
         raise DatasetError(f"none of {len(images)} pictures could be judged; the first: {judgements.failures[0][1]}")
     return judgements
