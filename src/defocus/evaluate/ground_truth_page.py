@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,17 +108,16 @@ def write_ground_truth(
 
 
 def _tiles(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    changed = np.mean([row["moved_percent"] + row["differs_percent"] for row in rows])
-    exposure = _median(abs(row["exposure_ev"]) for row in rows)
+    changed = float(np.mean([row["moved_percent"] + row["differs_percent"] for row in rows]))
     return [
         (f"{len(rows):,}", "pairs"),
-        (_pixels(_median(_shift(row) for row in rows)), "shift of the whole, median"),
-        (_pixels(_median(row["local_rms_px"] for row in rows)), "local misalignment, median"),
-        (f"{changed:.1f} %", "of blocks moved or differ"),
-        ("unknown" if math.isnan(exposure) else f"{exposure:.2f} EV", "change of exposure, median"),
-        (_pixels(_median(row["sharp_sigma_px"] for row in rows)), "σ of edges of the truth, median"),
-        (_decibels(_median(row["ceiling_all_db"] for row in rows), 1), "PSNR of a perfect restoration, median"),
-        (_decibels(_median(row["blur_reward_db"] for row in rows), 2), "what blurring it gains, median"),
+        (quantity(_median(_shift(row) for row in rows), "px"), "shift of the whole, median"),
+        (quantity(_median(row["local_rms_px"] for row in rows), "px"), "local misalignment, median"),
+        (quantity(changed, "%", 1), "of blocks moved or differ"),
+        (quantity(_median(abs(row["exposure_ev"]) for row in rows), "EV"), "change of exposure, median"),
+        (quantity(_median(row["sharp_sigma_px"] for row in rows), "px"), "σ of edges of the truth, median"),
+        (quantity(_median(row["ceiling_all_db"] for row in rows), "dB", 1), "PSNR of a perfect restoration, median"),
+        (quantity(_median(row["blur_reward_db"] for row in rows), "dB"), "what blurring it gains, median"),
     ]
 
 
@@ -270,24 +268,35 @@ def curves(
 
 def _facts(pair: PairAnalysis) -> dict[str, str]:
     row, light, bias = pair.row(), pair.light, pair.bias
-    shift = f"{_signed(row['shift_right_px'])} px right, {_signed(row['shift_down_px'])} px down"
-    stops, colour = "unknown", ""
-    if light is not None:
-        gains = ", ".join(f"{gain:.3f}" for gain in light.gains)
-        stops = f"{_signed(light.exposure_ev)} EV, corners {_signed(light.corner_ev)} EV; red, green, blue × {gains}"
-        colour = f"{light.before:.1f} levels apart, {light.after:.1f} after the fit"
+    right, down, scale = (
+        quantity(row[key], unit, signed=True)
+        for key, unit in (("shift_right_px", "px"), ("shift_down_px", "px"), ("scale_percent", "%"))
+    )
+    sharp, blurred = (quantity(row[f"{side}_sigma_px"], "px") for side in ("sharp", "blurred"))
+    corrected = quantity(bias.corrected_db, "dB")
     facts = {
-        "whole": f"{shift}, {_signed(row['rotation_deg'], 3)}°, {_signed(row['scale_percent'])} %",
-        "local": f"{_pixels(row['local_rms_px'])} rms, {_pixels(row['local_95_px'])} at 95 %",
-        "blocks": f"{row['moved_percent']:.0f} % moved, {row['differs_percent']:.0f} % differ",
-        "light": stops,
-        "colour": colour,
-        "edges": f"sharp: σ {_pixels(row['sharp_sigma_px'])}, blurred: σ {_pixels(row['blurred_sigma_px'])}",
-        "input": f"{_decibels(bias.input_db, 2)}; {_decibels(bias.corrected_db, 2)} against the truth moved and lit",
+        "whole": f"{right} right, {down} down, {number_text(row['rotation_deg'], 3, signed=True)}°, {scale}",
+        "local": f"{quantity(row['local_rms_px'], 'px')} rms, {quantity(row['local_95_px'], 'px')} at 95\u00a0%",
+        "blocks": f"{row['moved_percent']:.0f}\u00a0% moved, {row['differs_percent']:.0f}\u00a0% differ",
+        "light": "unknown",
+        "edges": f"sharp: σ {sharp}, blurred: σ {blurred}",
+        "input": f"{quantity(bias.input_db, 'dB')}; {corrected} against the truth moved and lit",
         "ceilings, dB": ", ".join(f"{name} {number_text(value, 1)}" for name, value in bias.ceilings_db.items()),
-        "best blur": f"σ {bias.best_sigma_px:g} px, {_signed(bias.reward_db)} dB",
+        "best blur": f"σ {bias.best_sigma_px:g}\u00a0px, {quantity(bias.reward_db, 'dB', signed=True)}",
     }
-    return {name: re.sub(r"(?<=[\d∞]) (?=px|dB|EV|%)", "\u00a0", text) for name, text in facts.items() if text}
+    if light is not None:
+        exposure, corners = (quantity(stops, "EV", signed=True) for stops in (light.exposure_ev, light.corner_ev))
+        gains = ", ".join(f"{gain:.3f}" for gain in light.gains)
+        facts["light"] = f"{exposure}, corners {corners}; red, green, blue × {gains}"
+        facts["colour"] = f"{light.before:.1f} levels apart, {light.after:.1f} after the fit"
+    return facts
+
+
+def quantity(value: float, unit: str, decimals: int = 2, *, signed: bool = False) -> str:
+    """A number with its unit on the same line; no unit stands behind infinity, as of the PSNR of equal pictures."""
+    if math.isnan(value):
+        return "unknown"
+    return number_text(value, decimals, signed=signed) + (f"\u00a0{unit}" if math.isfinite(value) else "")
 
 
 def _shift(row: dict[str, Any]) -> float:
@@ -297,16 +306,3 @@ def _shift(row: dict[str, Any]) -> float:
 def _median(values: Iterable[float]) -> float:
     numbers = [value for value in values if not math.isnan(value)]
     return float(np.median(numbers)) if numbers else math.nan
-
-
-def _pixels(value: float) -> str:
-    return f"{number_text(value, 2)} px" if math.isfinite(value) else "unknown"
-
-
-def _signed(value: float, digits: int = 2) -> str:
-    return number_text(value, digits, signed=True)
-
-
-def _decibels(value: float, digits: int) -> str:
-    """Equal pictures have no finite PSNR: no unit stands behind infinity."""
-    return number_text(value, digits) + (" dB" if math.isfinite(value) else "")

@@ -18,7 +18,7 @@ from scipy import ndimage
 
 from ..restore.similarity import psnr
 from .photometry import Photometry, to_display, to_linear
-from .registration import Registration, Similarity, middle_of
+from .registration import Registration, Similarity, displaced, middle_of
 
 SIGMAS_PX = (0.0, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 
@@ -70,7 +70,7 @@ def measure_bias(
     ceilings: dict[str, float] = {}
     moved = linear
     for name, field in fields.items():
-        moved = displaced(planes, field)
+        moved = np.stack([displaced(plane, *field) for plane in planes], axis=-1).astype(np.float32)
         ceilings[name] = psnr(to_display(moved)[inner], truth)
     if light is None:
         ceilings |= {"exposure": float("nan"), "colour": float("nan")}
@@ -95,7 +95,7 @@ def field_of(registration: Registration, whole: Similarity, *, local: bool) -> F
     """Where content went, to the right and down, at every pixel; with what the blocks add to the similarity, where that
     is more than their uncertainty, even between their middles."""
     width, height = registration.size
-    y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
+    y, x = np.indices((height, width), np.float64)
     field = np.stack(whole.displacement(x, y, middle_of(registration.size)))
     if not local:
         return field
@@ -109,15 +109,6 @@ def field_of(registration: Registration, whole: Similarity, *, local: bool) -> F
         values = np.where(significant, residual[..., axis], 0.0)
         field[axis] += ndimage.map_coordinates(values, places, order=1, mode="nearest")
     return field
-
-
-def displaced(planes: list[Float[np.ndarray, "h w"]], field: Float[np.ndarray, "2 h w"]) -> Float[np.ndarray, "h w 3"]:
-    """A picture (its spline coefficients) whose content was moved by a field that changes slowly."""
-    height, width = planes[0].shape
-    y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
-    places = [y - field[1], x - field[0]]
-    moved = [ndimage.map_coordinates(p, places, order=3, mode="mirror", prefilter=False) for p in planes]
-    return np.stack(moved, axis=-1).astype(np.float32)
 
 
 def _blurred(image: Float[np.ndarray, "h w 3"], sigma: float) -> Float[np.ndarray, "h w 3"]:

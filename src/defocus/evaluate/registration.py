@@ -19,6 +19,7 @@ from scipy import ndimage
 
 from ..errors import DefocusError
 from .block_shifts import BlockShifts, block_shifts, spectrum_rings
+from .photometry import cell_means
 
 MOVED_PX = 0.5  # blocks that differ less from their neighbourhood have not moved
 UNCERTAIN_PX = 0.25
@@ -236,7 +237,14 @@ def _warped(coefficients: Float[np.ndarray, "h w"], whole: Similarity) -> Float[
     y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
     middle = middle_of((width, height))
     right, down = whole.displacement(x, y, middle)
-    right, down = whole.displacement(x - right, y - down, middle)
+    return displaced(coefficients, *whole.displacement(x - right, y - down, middle))
+
+
+def displaced(
+    coefficients: Float[np.ndarray, "h w"], right: Float[np.ndarray, "h w"], down: Float[np.ndarray, "h w"]
+) -> Float[np.ndarray, "h w"]:
+    """A plane of spline coefficients whose content was moved by so many pixels, which change slowly."""
+    y, x = np.indices(coefficients.shape, np.float64)
     return ndimage.map_coordinates(coefficients, [y - down, x - right], order=3, mode="mirror", prefilter=False)
 
 
@@ -256,9 +264,7 @@ def _whole_shift(sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "h 
 
 
 def _reduced(image: Float[np.ndarray, "h w"], factor: int) -> Float[np.ndarray, "h2 w2"]:
-    rows, cols = (n // factor for n in image.shape)
-    part = np.asarray(image[: rows * factor, : cols * factor], np.float64)
-    return part.reshape(rows, factor, cols, factor).mean((1, 3))
+    return cell_means(image[..., None], factor)[..., 0]
 
 
 def _size(image: np.ndarray) -> str:
