@@ -91,7 +91,7 @@ def test_sides_that_are_missing_are_named(tmp_path: Path) -> None:
         find_pairs(tmp_path, "train")
     picture(tmp_path / "train" / "target" / "a.png")
     picture(tmp_path / "train" / "target" / "b.png")
-    with pytest.raises(DatasetError, match=r"train/input: 1 pictures, but 2 sharp ones; b is"):
+    with pytest.raises(DatasetError, match=r"train/input: 1 pictures, but 2 sharp ones; .*\(b\)"):
         find_pairs(tmp_path, "train")
     picture(tmp_path / "images" / "c.png")  # a folder of anything
     assert [side.blurred for side in find_sides(open_store(tmp_path))] == ["train/input"]

@@ -29,7 +29,7 @@ from ..files.pair_folders import (
     existing_store,
     find_pairs,
     is_pair_folder,
-    match_names,
+    matched_names,
     pictures_by_name,
     read_records,
 )
@@ -260,26 +260,14 @@ def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage
 
 
 def pair_folders(blurred: Path, sharp: Path) -> list[TestImage]:
-    """Pairs of two folders; see `match_names`. Raises `DatasetError` where a picture belongs to none."""
+    """Pairs of two folders; see `matched_names`. Raises `DatasetError` where a picture belongs to none."""
     inputs, truths = (pictures_by_name(open_store(side), suffixes=SUFFIXES) for side in (blurred, sharp))
     if not inputs or not truths:
         raise DatasetError("there are no pictures in it", file=blurred if not inputs else sharp)
-    matching = match_names(inputs, truths)
-    alone = [
-        f"{len(names)} {what} ({', '.join(sorted(names)[:3])}{', …' if len(names) > 3 else ''})"
-        for names, what in (
-            (matching.blurred_alone, "without a sharp one"),
-            (matching.sharp_alone, "sharp ones without a blurred one"),
-        )
-        if names
-    ]
-    if alone:
-        raise DatasetError(
-            f"{len(inputs)} pictures, {len(truths)} in {sharp.name}; unpaired are {' and '.join(alone)}", file=blurred
-        )
+    truth_names = matched_names(inputs, truths, blurred)
     return [
-        TestImage(short, FileImage(blurred / inputs[name]), FileImage(sharp / truths[truth]))
-        for short, (name, truth) in zip(unique_ids(list(inputs)), matching.pairs, strict=True)
+        TestImage(short, FileImage(blurred / inputs[name]), FileImage(sharp / truths[truth_names[name]]))
+        for short, name in zip(unique_ids(list(inputs)), inputs, strict=True)
     ]
 
 

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import tarfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -200,6 +200,25 @@ def match_names(blurred: Iterable[str], sharp: Iterable[str]) -> Matching:
     return Matching(pairs, alone, sorted(names - {truth for _, truth in pairs}))
 
 
+def matched_names(
+    blurred: Collection[str], others: Collection[str], place: str | Path, role: str = "sharp"
+) -> dict[str, str]:
+    """Name of the picture of a role for each blurred one. Raises `DatasetError` that names those that have no match."""
+    matching = match_names(blurred, others)
+    alone = [
+        f"{len(names)} {what} ({', '.join(sorted(names)[:3])}{', …' if len(names) > 3 else ''})"
+        for names, what in (
+            (matching.blurred_alone, f"without a {role} one"),
+            (matching.sharp_alone, f"{role} ones without a blurred one"),
+        )
+        if names
+    ]
+    if alone:
+        counts = f"{len(blurred)} pictures, but {len(others)} {role} ones"
+        raise DatasetError(f"{counts}; unpaired are {' and '.join(alone)}", file=place)
+    return dict(matching.pairs)
+
+
 def _truth_of(name: str, truths: set[str]) -> str | None:
     if name in truths:
         return name
@@ -279,7 +298,12 @@ def _foreign_pairs(store: Store, split: str) -> list[PairFiles]:
             eye = f"{parent[:-2]}_{letter}/{name}" if parent.endswith("_c") else f"{parent}/{role}".lstrip("/")
             if by_name := pictures_by_name(store, eye):
                 files[role] = by_name
-        names = {role: _all_matched(store, side, role, by_name) for role, by_name in files.items() if role != "blurred"}
+        place = store.place(side.blurred)
+        names = {
+            role: matched_names(side.blurred_files, by_name, place, role)
+            for role, by_name in files.items()
+            if role != "blurred"
+        }
         pairs += [
             PairFiles(
                 path.rpartition(".")[0],
@@ -289,18 +313,6 @@ def _foreign_pairs(store: Store, split: str) -> list[PairFiles]:
             for blurred, path in side.blurred_files.items()
         ]
     return pairs
-
-
-def _all_matched(store: Store, side: Sides, role: str, by_name: Mapping[str, str]) -> dict[str, str]:
-    """Name of the picture of a role for each blurred one. Raises `DatasetError` where one is missing."""
-    matching = match_names(side.blurred_files, by_name)
-    alone = sorted(matching.blurred_alone + matching.sharp_alone)
-    if alone:
-        raise DatasetError(
-            f"{len(side.blurred_files)} pictures, but {len(by_name)} {role} ones; {alone[0]} is in one folder alone",
-            file=store.place(side.blurred),
-        )
-    return dict(matching.pairs)
 
 
 def sharp_name(blurred: str) -> str:
