@@ -23,8 +23,7 @@ keep_programs(ROOT / ".cache" / "programs")
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
-# psf and render are being rewritten: their annotations are wrong in places, and follow with the new code.
-CHECKED = ("draw", "evaluate", "files", "restore", "scene", "synth", "srgb")
+CHECKED = ("camera", "draw", "evaluate", "files", "psf", "render", "restore", "scene", "synth", "srgb")
 # Must run before the first import of the packages: every shape in a signature is then checked at run time, and where
 # rays and photographs are computed every other type, too (the last hook is asked first).
 install_import_hook([f"defocus.{name}" for name in CHECKED], "shape_checks.check")

@@ -390,10 +390,11 @@ class Camera(eqx.Module):
 
         return wavefronts_of(make_requests([self] * len(depth_m), depth_m, field), parse_bands(bands))
 
-    def photograph(
-        self, linear: Float[np.ndarray, "rows cols 3"], depth_m: Float[np.ndarray, "rows cols"], **options: Any
-    ) -> Photograph:
-        """A sharp photograph (linear sRGB) with its depth (m), taken through this lens; see `PhotographOptions`."""
+    def photograph(self, linear: np.ndarray, depth_m: np.ndarray, **options: Any) -> Photograph:
+        """A sharp photograph (linear sRGB, [rows, cols, 3]) with its depth (m, [rows, cols]), taken through this lens.
+
+        `options` are those of `render.PhotographOptions`.
+        """
         from .render.photograph import PhotographOptions, take_photograph
 
         return take_photograph(self, linear, depth_m, checked_options(PhotographOptions, options, "a photograph"))

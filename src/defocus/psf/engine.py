@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from ..optics.wavefront import Strength, Wavefront, energy_strength
 from .bands import Bands
@@ -345,7 +345,7 @@ def _folded(
     status: list[str],
     pixels: Float[np.ndarray, "requests waves size size"],
     measures: dict[str, Float[np.ndarray, "requests waves"]],
-    counts: dict[str, Float[np.ndarray, "requests waves"]],
+    counts: dict[str, Shaped[np.ndarray, "requests waves"]],
     bands: Bands,
     pixel: Float[np.ndarray, " requests"],
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:

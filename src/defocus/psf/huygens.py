@@ -231,7 +231,7 @@ def _sum_wavelets(
     at_once = min(WAVELETS_AT_ONCE, len(waves))
     pad = -len(waves) % at_once
 
-    def chunks(values: Float[Array, "rays *more"], fill: float) -> Float[Array, "chunks rays *more"]:
+    def chunks(values: Float[Array, "rays *more"], fill: float) -> Float[Array, "chunks some_rays *more"]:
         padded = jnp.pad(values, [(0, pad)] + [(0, 0)] * (values.ndim - 1), constant_values=fill)
         return padded.reshape(-1, at_once, *values.shape[1:])
 

@@ -77,15 +77,15 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
 
 
 def _to_photograph(
-    across: Float[Array, "*n"], along: Float[Array, "*n"], meridian: Float[Array, "2"]
-) -> Float[Array, "2 *n"]:
+    across: Float[Array, "*#n"], along: Float[Array, "*#n"], meridian: Float[Array, "2"]
+) -> Float[Array, "2 *_"]:
     """(x, y) of components across and along the meridian; across points to the right when the meridian points up."""
     return jnp.stack([along * meridian[0] + across * meridian[1], along * meridian[1] - across * meridian[0]])
 
 
 def to_meridian(
-    x: Float[Array, "*n"], y: Float[Array, "*n"], meridian: Float[Array, "2"]
-) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    x: Float[Array, "*#n"], y: Float[Array, "*#n"], meridian: Float[Array, "2"]
+) -> tuple[Float[Array, "*#n"], Float[Array, "*#n"]]:
     """Components across and along the meridian."""
     return x * meridian[1] - y * meridian[0], x * meridian[0] + y * meridian[1]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 SAMPLE_BUCKETS = {  # each size is a program of its own, which an accelerator takes long to compile
     "cpu": (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096),
@@ -35,11 +35,11 @@ MOST_SAMPLES = 8192  # a pupil function of 0.5 GiB
 
 
 def needed_samples(
-    half: Float[Array, "*batch 2"],
-    blur: Float[Array, "*batch 2 2"],
-    window: Float[Array, "*batch"],
-    wavelength: Float[Array, "*batch"],
-) -> Float[Array, "*batch"]:
+    half: Float[Any, "*#batch 2"],
+    blur: Float[Any, "*#batch 2 2"],
+    window: Float[Any, "*#batch"],
+    wavelength: Float[Any, "*#batch"],
+) -> Float[Any, "*#batch"]:
     """The ray-derived number of samples; `half` in direction cosines, `blur` and `window` (its width) in mm."""
     reach = jnp.max(jnp.abs(blur), axis=-1)
     # The blur's corners after a turn to any azimuth.
@@ -57,18 +57,18 @@ def window_samples(na: float, window: float, wavelength: float) -> float:
 
 
 def paper_bound(
-    na: Float[Any, "*batch"], defocus: Float[Any, "*batch"], wavelength: Float[Any, "*batch"]
-) -> Float[Any, "*batch"]:
+    na: Float[Any, "*#batch"], defocus: Float[Any, "*#batch"], wavelength: Float[Any, "*#batch"]
+) -> Float[Any, "*#batch"]:
     """The paper's N_inf for a sensor `defocus` mm from the focus, in air."""
     return 4.0 * na**2 / (1.0 - na**2) ** 0.5 * abs(defocus) / wavelength
 
 
 def needed_supersampling(
-    half: Float[Array, "*batch 2"],
-    core: Float[Array, "*batch"],
-    pixel: Float[Array, "*batch"],
-    wavelength: Float[Array, "*batch"],
-) -> Float[Array, "*batch"]:
+    half: Float[Any, "*#batch 2"],
+    core: Float[Any, "*#batch"],
+    pixel: Float[Any, "*#batch"],
+    wavelength: Float[Any, "*#batch"],
+) -> Float[Any, "*#batch"]:
     """Points per pixel and axis at which their mean is the pixel's integral; `core` and `pixel` in mm.
 
     Two rays cannot interfere in fringes finer than λ / 2h; steps somewhat shorter than that miss nothing. The wider the

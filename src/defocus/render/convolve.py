@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float, Int
+from jaxtyping import Array, Complex, Float, Int, Shaped
 from scipy.fft import next_fast_len
 
 
@@ -30,7 +30,7 @@ def mirror_index(index: Int[np.ndarray, " n"], pixels: int) -> Int[np.ndarray, "
     return np.minimum(index, 2 * pixels - 1 - index)
 
 
-def extend(image: Float[Array, "rows cols *channels"], size: int) -> Float[Array, "more_rows more_cols *channels"]:
+def extend(image: Shaped[Array, "rows cols *channels"], size: int) -> Shaped[Array, "more_rows more_cols *channels"]:
     """The image continued by reflection, for kernels of `size` pixels."""
     before, after = margins(size)
     rows, cols = (mirror_index(np.arange(-before, n + after), n) for n in image.shape[:2])

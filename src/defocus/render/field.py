@@ -35,10 +35,10 @@ def node_places(pixels: int, nodes: int) -> Float[np.ndarray, "nodes"]:
 
 
 def render_photograph(
-    linear: Float[np.ndarray, "rows cols 3"],
-    coc_px: Float[np.ndarray, "rows cols"],
+    linear: np.ndarray,
+    coc_px: np.ndarray,
     layers: Layers,
-    psfs: Float[np.ndarray, "node_rows node_cols layers bands size size"] | PsfsAtNode,
+    psfs: np.ndarray | PsfsAtNode,
     nodes: tuple[int, int] | None = None,
     *,
     tile_px: int = TILE_PX,
@@ -46,10 +46,11 @@ def render_photograph(
     split: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> Float[np.ndarray, "rows cols 3"]:
-    """The defocused photograph, linear RGB.
+    """The defocused photograph, linear RGB, of light [rows, cols, 3] and blur radii [rows, cols].
 
-    `psfs` is an array, or a function of a node's row and column that is called once for each of `nodes` = (rows,
-    columns); no more than two rows of nodes are kept. Nodes stand at `node_places`.
+    `psfs` is an array [node rows, node columns, layers, bands, size, size], or a function of a node's row and column
+    that is called once for each of `nodes` = (rows, columns); no more than two rows of nodes are kept. Nodes stand at
+    `node_places`.
     """
     photo, coc = np.asarray(linear, np.float32), np.asarray(coc_px, np.float32)
     if photo.shape != (*coc.shape, 3) or layers.position.shape != coc.shape:
@@ -194,7 +195,7 @@ def _starts(down: tuple[int, int], across: tuple[int, int], tile: tuple[int, ...
 
 
 def _blend(
-    places: tuple[Float[np.ndarray, "nodes"], ...],
+    places: tuple[Float[np.ndarray, "_"], ...],
     corners: list[tuple[int, int]],
     start: tuple[int, int],
     tile: tuple[int, ...],

@@ -126,8 +126,8 @@ class PhotographOptions:
 
 def take_photograph(
     camera: Camera,
-    linear: Float[np.ndarray, "rows cols 3"],
-    depth_m: Float[np.ndarray, "rows cols"],
+    linear: np.ndarray,
+    depth_m: np.ndarray,
     options: PhotographOptions,
 ) -> Photograph:
     """A sharp photograph (linear sRGB) with its depth (metres, positive, inf allowed), through the camera's lens."""
