@@ -17,16 +17,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import binomtest, kstest
 
-from defocus.synth import focus as focusing
-from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates, place_arrays
+from defocus.synth import focus_draws
+from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates
 from defocus.synth.lens_pool import PoolLens, find_lenses, safe_lenses
-from defocus.synth.patches import cut_patch, sharpest
+from defocus.synth.patches import Place, cut_patch, sharpest
 from defocus.synth.plan import Plan, make_plan
+from defocus.synth.recipe import Recipe
 from defocus.synth.sources import Sharp, find_sources, read_source
 from machine import machine
 
@@ -77,8 +77,7 @@ class Thin:
 
 
 def patch_depth(plan: Plan, sharp: Sharp, record: dict[str, Any]) -> np.ndarray:
-    fields = ("centre", "rotation_rad", "scale", "flip", "exposure")
-    place = jax.tree.map(lambda leaf: leaf[0], place_arrays([tuple(record[f] for f in fields)]))  # type: ignore[misc]
+    place = Place.batch([Recipe.from_json(record).placement]).row(0)
     return np.asarray(cut_patch(jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m), place, size=plan.patch.size)[1])
 
 
@@ -179,7 +178,7 @@ def draw(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
                 depth = patch_depth(plan, sharp, record)
                 places = focus_places(depth)
                 focus.append((places, record["focus_m"]))
-                reach, ends = focusing.reach(places, plan.focus), (float(depth.min()), float(depth.max()))
+                reach, ends = focus_draws.reach(places, plan.focus), (float(depth.min()), float(depth.max()))
                 said = safe_lenses(choice.table, plan, sharp.diagonal_px, ends, reach)
                 brute = np.array([thin[lens.name].safe(ends, reach, sharp.diagonal_px, plan) for lens in choice.lenses])
                 agree += int((said == brute).sum())

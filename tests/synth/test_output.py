@@ -23,7 +23,7 @@ from defocus.photo import add_noise
 from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import member_name, pair_paths, shard_bytes, shard_path
 from defocus.synth.metadata import COLUMNS, checksums_text, is_table_of, jsonl_bytes, table_bytes, table_rows
-from defocus.synth.pairs import _noise_of
+from defocus.synth.pairs import role_noise
 from defocus.synth.plan import make_plan
 
 from .fake_folder import fake_folder, fake_plan, fake_record
@@ -207,13 +207,13 @@ def test_the_card_s_loader_loads(tmp_path: Path) -> None:
     assert np.abs(np.diff(blurred, axis=0)).mean() < np.abs(np.diff(sharp, axis=0)).mean()
 
 
-def test_noise_of_half_pixels() -> None:
+def testrole_noise_half_pixels() -> None:
     """Both halves together have the electrons of the whole pixel, and were read out twice."""
     shot, read = np.array([2e-4], np.float32), np.array([1e-4], np.float32)
     grey = jnp.full((400, 400), 0.25, jnp.float32)
     seen = {}
     for number, role in enumerate(("blurred", "left", "right")):
-        noise = jax.tree.map(lambda leaf: leaf[0], _noise_of(role, shot, read))
+        noise = jax.tree.map(lambda leaf: leaf[0], role_noise(role, shot, read))
         seen[role] = np.asarray(add_noise(jax.random.key(number), grey, noise), float)
     mean = (seen["left"] + seen["right"]) / 2.0
     assert mean.mean() == pytest.approx(0.25, abs=2e-4)

@@ -21,7 +21,7 @@ from defocus.errors import DatasetError, DefocusError
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
-from defocus.synth.reasons import merged_reasons
+from defocus.synth.ledger import merged_reasons
 from defocus.synth.report import sheet_ids, write_report
 from defocus.synth.verify import verify_folder
 

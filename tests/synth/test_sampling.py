@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -17,11 +17,11 @@ from scipy.stats import binomtest, kstest
 from defocus.errors import PlanError
 from defocus.files.randomness import generator
 from defocus.photo.isp import SensorColour
-from defocus.synth import focus as focusing
+from defocus.synth import focus_draws
 from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates
 from defocus.synth.lens_pool import LensPool, PoolLens, divide, find_lenses, safe_lenses
 from defocus.synth.patches import fitting_place, sharpest, sharpness
-from defocus.synth.plan import SPLITS, Augment, Focus, Plan, make_plan
+from defocus.synth.plan import Augment, Focus, Plan, make_plan
 from defocus.synth.sources import Sharp, find_sources
 
 D_LINE_MM = 587.5618e-6
@@ -93,7 +93,7 @@ def test_the_filter_is_the_worst_over_all_focus_distances_and_depths(pool: LensP
     deciders: Counter[tuple[bool, bool, bool]] = Counter()
     for near, far in ((0.1, 0.13), (0.5, 0.52), (0.4, 3.0), (1.0, 2.0), (2.0, 40.0), (3.0, 3.0), (10.0, 250.0)):
         depths = np.geomspace(near, far, 500)
-        reach = focusing.reach(focusing.clusters(depths, plan.focus), plan.focus)
+        reach = focus_draws.reach(focus_draws.clusters(depths, plan.focus), plan.focus)
         said = safe_lenses(choice.table, plan, diagonal, (near, far), reach)
         at = 1.0 / np.linspace(1.0 / near, 1.0 / far, 41)[:, None]
         focus = 1.0 / np.linspace(1.0 / reach[0], 1.0 / reach[1], 41)[None, :]
@@ -113,9 +113,9 @@ def test_every_focus_distance_lies_within_the_reach() -> None:
     random = np.random.default_rng(0)
     for plan in (Focus(), Focus(cluster=0.05, ends=0.5)):
         for depths in _patches(300):
-            places = focusing.clusters(depths, plan)
-            near, far = focusing.reach(places, plan)
-            drawn = [focusing.draw_focus(places, plan, random) for _ in range(10)]
+            places = focus_draws.clusters(depths, plan)
+            near, far = focus_draws.reach(places, plan)
+            drawn = [focus_draws.draw_focus(places, plan, random) for _ in range(10)]
             assert near - 1e-9 <= min(drawn)
             assert max(drawn) <= far + 1e-9
             assert 0.2 - 1e-12 <= near <= far <= 250.0 + 1e-9
@@ -148,7 +148,7 @@ def _t(depth_m: np.ndarray | float) -> np.ndarray:
 def test_places_are_the_patch_s_own_depths() -> None:
     for depths in _patches(200):
         t = _t(np.clip(depths, 0.2, 250.0))
-        places = focusing.clusters(depths, Focus())
+        places = focus_draws.clusters(depths, Focus())
         assert (places[0], places[-1]) == pytest.approx((t.min(), t.max()))
         assert (np.diff(places) >= -1e-12).all()
         inner = places[1:-1]
@@ -167,8 +167,8 @@ def test_focus_distances_of_thousands_of_patches() -> None:
     at_ends = with_inner = 0
     lean, offsets, inner_ranks = [], [], []
     for depths in _patches(4000):
-        places = focusing.clusters(depths, Focus())
-        drawn = focusing.draw_focus(places, Focus(), random)
+        places = focus_draws.clusters(depths, Focus())
+        drawn = focus_draws.draw_focus(places, Focus(), random)
         assert 0.2 - 1e-12 <= drawn <= 250.0 + 1e-9
         t = float(_t(drawn))
         if len(places) <= 2:
@@ -197,8 +197,8 @@ def test_weights_keep_the_mean_in_the_middle_of_each_patch() -> None:
     for ends in (0.5, 0.6, 0.9, 1.0):
         plan = Focus(ends=ends)
         for depths in _patches(200):
-            places = focusing.clusters(depths, plan)
-            weights = focusing.weights(places, plan)
+            places = focus_draws.clusters(depths, plan)
+            weights = focus_draws.weights(places, plan)
             assert weights.min() >= -1e-12
             assert weights.sum() == pytest.approx(1.0)
             assert weights @ places == pytest.approx((places[0] + places[-1]) / 2.0)
@@ -306,7 +306,7 @@ def test_lenses_are_drawn_evenly_from_the_safe_ones(pool: LensPool, photograph: 
     )
     plan = make_plan(SMALL)
     drawn = _drawn(plan, flat, pool, 400)
-    reach = focusing.reach(focusing.clusters(np.array([2.0]), plan.focus), plan.focus)
+    reach = focus_draws.reach(focus_draws.clusters(np.array([2.0]), plan.focus), plan.focus)
     table = LensChoice.of(list(pool.lenses.values())).table
     safe = safe_lenses(table, plan, math.hypot(80, 120), (2.0, 2.0), reach)
     names = [name for name, ok in zip(pool.lenses, safe, strict=True) if ok]
@@ -405,18 +405,12 @@ def test_without_the_filter_the_first_are_kept() -> None:
 # --- splits ---
 
 
-def _divide(plan: Plan, names: list[str], what: str = "lenses") -> dict[Any, tuple[str, ...]]:
-    part = {"lenses": "lens_fraction", "images": "image_fraction"}[what]
-    patterns = {n: getattr(plan.split(n), what) for n in SPLITS}
-    return divide(plan, names, what, patterns, {n: getattr(plan.split(n), part) for n in SPLITS})
-
-
 def test_seven_hundred_lenses_are_divided_as_in_the_paper() -> None:
     names = [f"lens-{k:03d}" for k in range(700)]
-    made = _divide(make_plan({}), names)
+    made = divide(make_plan({}), names, "lenses")
     assert {k: len(v) for k, v in made.items()} == {"train": 420, "validation": 140, "test": 140}
     assert sorted(n for part in made.values() for n in part) == names
-    other = _divide(make_plan({"seed": 1}), names)
+    other = divide(make_plan({"seed": 1}), names, "lenses")
     assert other["train"] != made["train"]
     # A permutation, not a slice of the alphabet.
     assert 0.5 < np.mean([int(n[-3:]) < 350 for n in made["train"]]) / 0.5 < 1.5
@@ -443,12 +437,13 @@ def test_splits_by_name() -> None:
     plan = make_plan(
         {"train": {"lenses": ["a*"]}, "validation": {"lenses": ["b.zmx"]}, "test": {"lenses": ["sub/*", "c?"]}}
     )
-    made = _divide(plan, ["a1", "a2@wide", "a2@tele", "deep/b.zmx", "sub/x", "c1", "unused"])
+    made = divide(plan, ["a1", "a2@wide", "a2@tele", "deep/b.zmx", "sub/x", "c1", "unused"], "lenses")
     assert made == {"train": ("a1", "a2@wide", "a2@tele"), "validation": ("deep/b.zmx",), "test": ("sub/x", "c1")}
     with pytest.raises(PlanError, match=r"test\.lenses: c1 is in validation as well"):
-        _divide(
+        divide(
             make_plan({"train": {"lenses": ["a*"]}, "validation": {"lenses": ["c*"]}, "test": {"lenses": ["c1"]}}),
             ["a", "c1"],
+            "lenses",
         )
     with pytest.raises(PlanError, match=r"lenses are named for train but not for validation, test"):
         make_plan({"train": {"lenses": ["a*"]}})
@@ -456,20 +451,21 @@ def test_splits_by_name() -> None:
 
 def test_a_split_without_anything_is_an_error() -> None:
     with pytest.raises(PlanError, match=r"no lenses are left for it of 2: give more"):
-        _divide(make_plan({}), ["a", "b"])
+        divide(make_plan({}), ["a", "b"], "lenses")
     with pytest.raises(PlanError, match=r"^test: no images are left for it"):
-        _divide(make_plan({"test": {"image_fraction": 0.0}}), ["a", "b", "c", "d"], "images")
+        divide(make_plan({"test": {"image_fraction": 0.0}}), ["a", "b", "c", "d"], "images")
     named = make_plan({"train": {"lenses": ["x*"]}, "validation": {"lenses": ["a"]}, "test": {"lenses": ["b"]}})
     with pytest.raises(PlanError, match=r"^train: no lenses are left"):
-        _divide(named, ["a", "b"])
+        divide(named, ["a", "b"], "lenses")
     only = make_plan({"validation": {"pairs": 0}, "test": {"pairs": 0}})
-    assert list(_divide(only, ["a"])) == ["train"]
+    assert list(divide(only, ["a"], "lenses")) == ["train"]
 
 
 def test_few_lenses_leave_one_for_each_split() -> None:
     for count in range(3, 12):
-        for what in ("lenses", "images"):
-            made = _divide(make_plan({}), [f"{k}" for k in range(count)], what)
+        whats: tuple[Literal["lenses", "images"], ...] = ("lenses", "images")
+        for what in whats:
+            made = divide(make_plan({}), [f"{k}" for k in range(count)], what)
             assert min(len(v) for v in made.values()) >= 1, (count, what)
             assert sum(len(v) for v in made.values()) == count
 

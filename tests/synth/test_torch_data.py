@@ -20,7 +20,7 @@ from torch.utils.data import ConcatDataset, DataLoader
 from defocus.errors import DatasetError, DefocusError, PhotoError
 from defocus.files.randomness import seed_for
 from defocus.restore.data import OnTheFlyDataset, PairDataset
-from defocus.synth.on_demand import Maker
+from defocus.synth.on_demand import OnDemandPairs
 from defocus.synth.plan import Blur, Plan, make_plan
 from defocus.synth.sources import Sharp, SourceName, read_source
 
@@ -135,24 +135,24 @@ def test_plans_of_all_kinds(tiny_plan: dict[str, Any], on_the_fly: OnTheFlyDatas
 
 def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(tiny_plan)
-    usual, other = Maker(plan, "train"), Maker(plan, "train", seed=99)
+    usual, other = OnDemandPairs(plan, "train"), OnDemandPairs(plan, "train", seed=99)
     assert usual.sources == other.sources
     assert usual.lenses.keys() == other.lenses.keys()
     assert usual.pair(1).recipe.centre != other.pair(1).recipe.centre
 
     # A curriculum: the second epoch is blurred more than the first.
     levels = (Blur(levels_px=(0.5,), weights=(1.0,)), Blur(levels_px=(3.0, 9.0), weights=(0.0, 1.0)))
-    curriculum = Maker(plan, "train", blur=lambda epoch: levels[epoch])
+    curriculum = OnDemandPairs(plan, "train", blur=lambda epoch: levels[epoch])
     largest = [
         np.median([max(abs(v) for v in curriculum.pair(index, epoch).recipe.coc_px) for index in range(4)])
         for epoch in (0, 1)
     ]
     assert largest[0] < 0.5
     assert largest[1] > 2.0
-    assert Maker(plan, "train", blur=levels[0]).pair(2).recipe == curriculum.pair(2).recipe
+    assert OnDemandPairs(plan, "train", blur=levels[0]).pair(2).recipe == curriculum.pair(2).recipe
 
     # A photograph that cannot be read is told once, and others take its place.
-    holed = Maker(plan, "train")
+    holed = OnDemandPairs(plan, "train")
     lost = usual.pair(1).recipe.source
 
     def read(source: SourceName, plan: Plan) -> Sharp:
@@ -169,7 +169,7 @@ def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monke
 
     # Of a copy, too, and with a rejection on the way: lenses with almost no room for blur.
     strict = make_plan(tiny_plan | {"limits": {"coc_px": 0.4, "samples": 1e6}})
-    maker = Maker(strict, "train")
+    maker = OnDemandPairs(strict, "train")
     copy = pickle.loads(pickle.dumps(maker))
     pairs = copy.pairs([*range(9)])
     rejected = [n for n, pair in enumerate(pairs) if pair.recipe.seed != seed_for(strict.seed, "train", n, "noise")]
@@ -177,9 +177,9 @@ def test_seed_and_blur_of_pairs_made_on_the_way(tiny_plan: dict[str, Any], monke
     assert substitute.recipe == again.recipe
     assert np.array_equal(substitute.pictures["blurred"], again.pictures["blurred"])
     with pytest.raises(DatasetError, match="64 attempts failed, the last one: none of"):
-        Maker(make_plan(tiny_plan | {"limits": {"coc_px": 1e-6}}), "train").pair(0)
+        OnDemandPairs(make_plan(tiny_plan | {"limits": {"coc_px": 1e-6}}), "train").pair(0)
     with pytest.raises(DatasetError, match="no pairs of the split 'test'"):
-        Maker(make_plan(tiny_plan | {"test": {"pairs": 0}}), "test")
+        OnDemandPairs(make_plan(tiny_plan | {"test": {"pairs": 0}}), "test")
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -32,9 +32,9 @@ def init(
     force: bool = typer.Option(False, "--force", help="Overwrite a file that is there."),
 ) -> None:
     """Write a commented plan that runs as it is."""
-    from ..synth.example_plans import plan_text
+    from ..synth.plan import plan_template
 
-    write_new(file, plan_text(file.name), f"defocus synth check {file}", force=force)
+    write_new(file, plan_template(file.name), f"defocus synth check {file}", force=force)
 
 
 @synth_app.command()
@@ -142,7 +142,7 @@ def demo(
     show: bool = typer.Option(False, "--open/--no-open", help="Open the report in a browser."),
 ) -> None:
     """Make a small data set of procedural scenes with real lenses, and a report to look at: a few minutes."""
-    from ..synth.example_plans import demo_plan
+    from ..synth.plan import demo_plan
     from ..synth.report import write_report
 
     summary = run_with_bar(demo_plan(), str(out), make_engine("local", 1, None))

@@ -226,10 +226,10 @@ class OnTheFlyDataset(Dataset[Item]):
     ) -> None:
         if length < 1:
             raise DatasetError(f"a length of {length} pairs; expected 1 or more")
-        from ..synth.on_demand import Maker
+        from ..synth.on_demand import OnDemandPairs
 
         self._length = length
-        self._maker = Maker(plan, split, seed=seed, blur=blur, kept=kept)
+        self._maker = OnDemandPairs(plan, split, seed=seed, blur=blur, cache_size=kept)
         self._epoch = _shared_number()
         self._process = os.getpid()
 

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from .check import PlanPreview, preview_plan
     from .engines.local import LocalEngine
     from .engines.ray import RayEngine
-    from .example_plans import demo_plan
-    from .on_demand import Maker
-    from .plan import Plan, load_plan, make_plan
+    from .on_demand import OnDemandPairs
+    from .plan import Plan, demo_plan, load_plan, make_plan
     from .report import write_report
     from .run import Progress, RunSummary, run_plan
     from .show import PairInspection, show_pair
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LocalEngine",
-    "Maker",
+    "OnDemandPairs",
     "PairInspection",
     "Plan",
     "PlanPreview",

@@ -18,11 +18,11 @@ import numpy as np
 from ..errors import DefocusError
 from ..files.randomness import generator, seed_for
 from ..optics.paraxial_camera import ParaxialCamera
-from . import focus as focusing
-from .lens_pool import PoolLens, largest_coc_px, paraxial_table, safe_lenses
-from .patches import Measured, Place, fitting_place, measure_patch, measure_patches
+from . import focus_draws
+from .lens_pool import PoolLens, largest_coc_px, safe_lenses
+from .patches import PatchMeasures, Place, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName
-from .recipe import Outcome, Recipe
+from .recipe import Outcome, Placement, Recipe
 from .sources import Sharp
 
 AT_ONCE = 32
@@ -34,12 +34,14 @@ class LensChoice:
     """The lenses of one split."""
 
     lenses: tuple[PoolLens, ...]
-    table: ParaxialCamera
+    table: ParaxialCamera  # their cameras to first order, one row each, of numpy
 
     @classmethod
     def of(cls, lenses: Sequence[PoolLens]) -> LensChoice:
         """The lenses with their table."""
-        return cls(tuple(lenses), paraxial_table(lenses))
+        return cls(
+            tuple(lenses), jax.tree.map(lambda *leaves: np.stack(leaves), *(one.camera.paraxial for one in lenses))
+        )
 
 
 def identity(split: SplitName, number: int) -> str:
@@ -56,24 +58,15 @@ def draw_candidates(
     plan: Plan, split: SplitName, numbers: Sequence[int], sharp: Sharp, choice: LensChoice
 ) -> list[Outcome]:
     """One outcome per number: drawn, with its recipe, or rejected."""
-    size = plan.patch.size
+    size, shape = plan.patch.size, sharp.depth_m.shape
     augment = plan.augment if plan.split(split).augment else None
-    places = {
-        n: fitting_place(size, sharp.depth_m.shape, augment, generator(plan.seed, split, n, "place")) for n in numbers
-    }
-    fitting = [n for n in numbers if places[n] is not None]
-    outcomes = {
-        n: Outcome(
-            identity(split, n),
-            "rejected",
-            f"{sharp.name}: {sharp.depth_m.shape[1]}×{sharp.depth_m.shape[0]} pixels do not hold a patch of {size}",
-        )
-        for n in numbers
-        if places[n] is None
-    }
-    for n, seen in zip(fitting, _measured(plan, sharp, [places[n] for n in fitting]), strict=True):  # type: ignore[misc]
+    draws = ((n, fitting_place(size, shape, augment, generator(plan.seed, split, n, "place"))) for n in numbers)
+    placements = {n: placement for n, placement in draws if placement is not None}
+    too_small = f"{sharp.name}: {shape[1]}×{shape[0]} pixels do not hold a patch of {size}"
+    outcomes = {n: Outcome(identity(split, n), "rejected", too_small) for n in numbers if n not in placements}
+    for (n, placement), measures in zip(placements.items(), _measure(plan, sharp, [*placements.values()]), strict=True):
         try:
-            recipe = _recipe(plan, split, n, sharp, choice, places[n], seen)  # type: ignore[arg-type]
+            recipe = _recipe(plan, split, n, sharp, choice, placement, measures)
         except DefocusError as error:
             outcomes[n] = Outcome(identity(split, n), "rejected", str(error))
         else:
@@ -81,22 +74,9 @@ def draw_candidates(
     return [outcomes[n] for n in numbers]
 
 
-def place_arrays(
-    placed: Sequence[tuple[tuple[float, float], float, float, bool, float]],
-    shifts: Sequence[tuple[float, float]] | None = None,
-) -> Place:
-    """Many places as one batch."""
-    centre, rotation, scale, flip, exposure = zip(*placed, strict=True)
-    mirror = [-1.0 if f else 1.0 for f in flip]
-    moved = shifts if shifts is not None else [(0.0, 0.0)] * len(placed)
-    return Place(*(np.asarray(v, np.float32) for v in (centre, rotation, scale, mirror, exposure, moved)))
-
-
-def _measured(
-    plan: Plan, sharp: Sharp, placed: Sequence[tuple[tuple[float, float], float, float, bool, float]]
-) -> list[Measured]:
+def _measure(plan: Plan, sharp: Sharp, placements: Sequence[Placement]) -> list[PatchMeasures]:
     """A processor takes one patch after the other, a GPU many; neither result depends on the others."""
-    if not placed:
+    if not placements:
         return []
     linear, depth = jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m)
     options = {
@@ -105,18 +85,15 @@ def _measured(
         "nearest_focus_m": plan.focus.nearest_m,
         "farthest_focus_m": plan.focus.farthest_m,
     }
-    every = place_arrays(placed)
+    places, count = Place.batch(placements), len(placements)
     if jax.default_backend() == "cpu":
-        one_by_one = (jax.tree.map(lambda leaf, k=k: leaf[k], every) for k in range(len(placed)))
-        return [jax.device_get(measure_patch(linear, depth, place, **options)) for place in one_by_one]
-    found: list[Measured] = []
-    for start in range(0, len(placed), AT_ONCE):
-        rows = np.minimum(np.arange(start, start + AT_ONCE), len(placed) - 1)
-        seen = jax.device_get(
-            measure_patches(linear, depth, jax.tree.map(lambda leaf, r=rows: leaf[r], every), **options)
-        )
-        found += [jax.tree.map(lambda leaf, k=k: leaf[k], seen) for k in range(min(AT_ONCE, len(placed) - start))]
-    return found
+        return [jax.device_get(measure_patch(linear, depth, places.row(k), **options)) for k in range(count)]
+    measures: list[PatchMeasures] = []
+    for start in range(0, count, AT_ONCE):
+        rows = np.minimum(np.arange(start, start + AT_ONCE), count - 1)
+        batch = jax.device_get(measure_patches(linear, depth, places.row(rows), **options))
+        measures += [jax.tree.map(lambda leaf, k=k: leaf[k], batch) for k in range(min(AT_ONCE, count - start))]
+    return measures
 
 
 def _recipe(
@@ -125,13 +102,13 @@ def _recipe(
     number: int,
     sharp: Sharp,
     choice: LensChoice,
-    placed: tuple[tuple[float, float], float, float, bool, float],
-    seen: Measured,
+    placement: Placement,
+    measures: PatchMeasures,
 ) -> Recipe:
     name = (plan.seed, split, number)
-    depths = (float(seen.nearest_m), float(seen.farthest_m))
-    places = _focus_places(plan, depths, seen)
-    reach = focusing.reach(places, plan.focus)
+    depths = (float(measures.nearest_m), float(measures.farthest_m))
+    places = _focus_places(plan, depths, measures)
+    reach = focus_draws.reach(places, plan.focus)
     safe = np.flatnonzero(safe_lenses(choice.table, plan, sharp.diagonal_px, depths, reach))
     if not len(safe):
         raise DefocusError(
@@ -150,7 +127,6 @@ def _recipe(
     random = generator(*name, "sensor")
     power = float(random.uniform(0.0, plan.sensor.saturation))
     shot, read = (random.uniform(0.5, 1.5, 2) * plan.sensor.noise).tolist()
-    centre, rotation, scale, flip, exposure = placed
     return Recipe(
         id=identity(split, number),
         split=split,
@@ -158,11 +134,7 @@ def _recipe(
         seed=seed_for(*name, "noise"),
         source=sharp.name,
         source_sha256=sharp.sha256,
-        centre=centre,
-        rotation_rad=rotation,
-        scale=scale,
-        flip=flip,
-        exposure=exposure,
+        **placement._asdict(),
         patch_px=plan.patch.size,
         lens=lens.name,
         lens_sha256=lens.sha256,
@@ -176,7 +148,7 @@ def _recipe(
         layers=room,
         saturation=power if plan.sensor.isp else 0.0,
         noise=(shot, read) if plan.sensor.isp else (0.0, 0.0),
-        sharpness=tuple(float(v) for v in seen.sharpness),
+        sharpness=tuple(float(v) for v in measures.sharpness),
     )
 
 
@@ -188,10 +160,10 @@ def _layer_depths(plan: Plan, depths: tuple[float, float]) -> tuple[float, float
     return middle, middle
 
 
-def _focus_places(plan: Plan, depths: tuple[float, float], seen: Measured) -> np.ndarray:
-    """`focus.clusters` from what was measured on the device."""
-    ends = focusing.to_t(np.clip(depths[::-1], plan.focus.nearest_m, plan.focus.farthest_m), plan.focus)
-    return focusing.places_between(float(ends[0]), float(ends[1]), np.flatnonzero(seen.occupied), plan.focus)
+def _focus_places(plan: Plan, depths: tuple[float, float], measures: PatchMeasures) -> np.ndarray:
+    """`focus_draws.clusters` from what was measured on the device."""
+    ends = focus_draws.to_t(np.clip(depths[::-1], plan.focus.nearest_m, plan.focus.farthest_m), plan.focus)
+    return focus_draws.places_between(float(ends[0]), float(ends[1]), np.flatnonzero(measures.occupied), plan.focus)
 
 
 def _lens_and_focus(
@@ -207,7 +179,7 @@ def _lens_and_focus(
     random = generator(*name, "lens")
 
     def propose() -> tuple[int, float]:
-        return int(random.choice(safe)), focusing.draw_focus(places, plan.focus, random)
+        return int(random.choice(safe)), focus_draws.draw_focus(places, plan.focus, random)
 
     if not plan.blur.levels_px:
         row, distance = propose()
@@ -215,9 +187,9 @@ def _lens_and_focus(
     weights = np.array(plan.blur.weights) / sum(plan.blur.weights)
     level = int(generator(*name, "blur").choice(len(weights), p=weights))
     low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
-    wanted = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
+    target_px = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
     rows, distances = map(np.array, zip(*(propose() for _ in range(plan.blur.proposals)), strict=True))
     counted = depths if plan.blur.counts == "patch" else _layer_depths(plan, depths)
     largest = largest_coc_px(choice.table, rows, diagonal_px, counted, distances)
-    best = int(np.argmin(np.abs(largest - wanted)))
+    best = int(np.argmin(np.abs(largest - target_px)))
     return choice.lenses[int(rows[best])], float(distances[best])

@@ -8,7 +8,9 @@ with the same bytes.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,7 +23,7 @@ from .plan import Plan, completed
 from .recipe import Outcome
 
 FORMAT = 1
-STATUSES = ("drawn", "spare", "done", "rejected", "failed")
+_NUMBER = re.compile(r"(?<![\w.\-])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w\-])", re.IGNORECASE)  # not in a name
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -188,7 +190,7 @@ class Ledger:
         return dict(rows.fetchall())
 
     def reasons(self) -> dict[str, int]:
-        """Why candidates were not made into pairs, numbers in the texts left aside, the most frequent first."""
+        """Why candidates were not made into pairs, and how many, the most frequent first."""
         rows = self._db.execute(
             "SELECT reason, COUNT(*) FROM items WHERE status IN ('rejected', 'failed') GROUP BY reason ORDER BY 2 DESC"
         )
@@ -229,6 +231,17 @@ class Ledger:
         columns = ("started", "ended", "engine", "workers", "device", "pairs", "seconds")
         rows = self._db.execute(f"SELECT {', '.join(columns)} FROM runs ORDER BY id")
         return [dict(zip(columns, row, strict=True)) | {"seconds": json.loads(row[-1])} for row in rows]
+
+
+def merged_reasons(reasons: Iterable[tuple[str, int]]) -> list[tuple[str, int, str]]:
+    """Reasons that differ in their numbers alone as one: (text with n for numbers, count, an example), most first."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for reason, count in reasons:
+        merged = _NUMBER.sub("n", reason) or "no reason given"
+        counts[merged] += count
+        examples.setdefault(merged, reason)
+    return [(text, count, examples[text]) for text, count in counts.most_common()]
 
 
 def _require_ledger(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The lenses of a data set: found, surveyed, divided among the splits, and judged for each patch.
+"""The lenses of a data set: loaded, surveyed, divided among the splits, and judged for each patch.
 
 For each patch the paper asks which lenses are safe at every focus distance that may be drawn. Blur radius and samples
 grow away from the focus, so the worst cases are the patch's nearest point with the focus farthest, and its farthest
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import jax
 import numpy as np
@@ -30,7 +31,7 @@ from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.lens_folder import lens_files
 from ..survey.measure import measure
-from .plan import SPLITS, Plan, SplitName
+from .plan import Plan, SplitName
 
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
 
@@ -64,51 +65,42 @@ class LensPool:
 
 def find_lenses(plan: Plan, progress: Callable[[int, int], None] | None = None) -> LensPool:
     """Load, survey and divide the lenses of a plan. Raises `PlanError` where a split is left without any."""
-    found: dict[str, Lens] = {}
+    lenses: dict[str, Lens] = {}
     rejected: list[tuple[str, str]] = []
-    for name, load in _wanted(plan):
+    for name, load in _loaders(plan).items():
         try:
-            lens = load()
-            found[name] = lens if lens.has_clear_apertures else solve_clear_apertures(lens)
+            lenses[name] = load()
         except DefocusError as error:
             rejected.append((name, str(error)))
-    if not found and not rejected:
+    if not lenses and not rejected:
         raise PlanError("lenses: there are none: neither built in nor in the folders, or `only` fits none")
-    kept = _surveyed(plan, found, rejected, progress)
-    if not kept:
-        first = "; ".join(f"{name}: {why}" for name, why in rejected[:3])
-        raise PlanError(f"lenses: all {len(rejected)} were rejected, the first: {first}")
+    if plan.lenses.survey:
+        rejected += _survey(plan, lenses, progress)
     pool: dict[str, PoolLens] = {}
-    known: dict[str, str] = {}
-    for name, lens in kept.items():
+    firsts: dict[str, str] = {}
+    for name, lens in lenses.items():
         # A copy under another name could come into another split.
-        first = known.setdefault(lens.fingerprint(named=False), name)
+        first = firsts.setdefault(lens.fingerprint(named=False), name)
         if first.partition("@")[0] != name.partition("@")[0]:
             rejected.append((name, f"the same prescription as {first}"))
             continue
         try:
-            pool[name] = _measured(name, lens)
+            pool[name] = PoolLens(name, Camera(lens), lens.fingerprint())
         except DefocusError as error:
             rejected.append((name, str(error)))
     if not pool:
-        raise PlanError(
-            f"lenses: all {len(rejected)} were rejected, the first: {'; '.join(map(': '.join, rejected[:3]))}"
-        )
-    return LensPool(pool, tuple(rejected), _divided(plan, sorted(pool)))
+        examples = "; ".join(f"{name}: {reason}" for name, reason in rejected[:3])
+        raise PlanError(f"lenses: all {len(rejected)} were rejected, the first: {examples}")
+    return LensPool(pool, tuple(rejected), divide(plan, sorted(pool), "lenses"))
 
 
 def load_pool_lens(plan: Plan, name: str) -> PoolLens:
     """One lens of a plan by its name, without the survey."""
-    for known, load in _wanted(plan):
-        if known == name:
-            lens = load()
-            return _measured(name, lens if lens.has_clear_apertures else solve_clear_apertures(lens))
-    raise PlanError(f"lenses: {name} is neither built in nor in the plan's folders any more")
-
-
-def paraxial_table(lenses: Sequence[PoolLens]) -> ParaxialCamera:
-    """The cameras of many lenses to first order, one row each, of numpy."""
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *(one.camera.paraxial for one in lenses))
+    loaders = _loaders(plan)
+    if name not in loaders:
+        raise PlanError(f"lenses: {name} is neither built in nor in the plan's folders any more")
+    lens = loaders[name]()
+    return PoolLens(name, Camera(lens), lens.fingerprint())
 
 
 def safe_lenses(
@@ -143,129 +135,101 @@ def largest_coc_px(
     return np.abs(cameras.circle_of_confusion_px(np.array(depth_m)[:, None])).max(0)
 
 
-def _wanted(plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
-    """Names and how to load them, states included."""
-    asked: list[tuple[str, Callable[[], Lens]]] = []
-    if plan.lenses.builtin:
-        for entry in list_lenses():
-            states = entry.states if plan.lenses.states == "all" else entry.states[:1]
-            asked += [(f"{entry.name}@{s}", _loader(entry.name, s)) for s in states]
-            asked += [] if states else [(entry.name, _loader(entry.name, None))]
+def _loaders(plan: Plan) -> dict[str, Callable[[], Lens]]:
+    """How to load each lens of a plan in each of its states, by name."""
+    loaders: list[tuple[str, Callable[[], Lens]]] = []
+    states = slice(None) if plan.lenses.states == "all" else slice(1)
+    for entry in list_lenses() if plan.lenses.builtin else ():
+        loaders += [(f"{entry.name}@{s}", partial(load_lens, entry.name, state=s)) for s in entry.states[states]] or [
+            (entry.name, partial(load_lens, entry.name))
+        ]
     for folder in plan.lenses.folders:
         if not folder.is_dir():
             raise PlanError(f"lenses.folders: {folder} is not a folder")
         for path in lens_files(folder):
             name = path.relative_to(folder).as_posix()
-            asked += _of_file(name, path, plan)
+            try:
+                lens = read_lens(path)
+            except DefocusError:
+                loaders.append((name, partial(read_lens, path)))  # raises once more, where reasons are collected
+                continue
+            loaders += [(f"{name}@{s}", partial(lens.in_state, s)) for s in lens.state_names[states]] or [
+                (name, lambda lens=lens: lens)
+            ]
     if plan.lenses.only:
-        asked = [(n, f) for n, f in asked if any(_fits(n, pattern) for pattern in plan.lenses.only)]
-    counts = Counter(name for name, _ in asked)
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise PlanError(f"lenses: {twice[0]} is there twice: rename one, or take one of the folders away")
-    return asked
+        loaders = [
+            (name, load)
+            for name, load in loaders
+            if _fits(name, plan.lenses.only) or _fits(name.partition("@")[0], plan.lenses.only)
+        ]
+    counts = Counter(name for name, _ in loaders)
+    for name, count in counts.items():
+        if count > 1:
+            raise PlanError(f"lenses: {name} is there twice: rename one, or take one of the folders away")
+    return {name: partial(_with_apertures, load) for name, load in loaders}
 
 
-def _fits(name: str, pattern: str) -> bool:
-    """With its state or without."""
-    return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name.partition("@")[0], pattern)
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
-def _of_file(name: str, path: Path, plan: Plan) -> list[tuple[str, Callable[[], Lens]]]:
-    try:
-        lens = read_lens(path)
-    except DefocusError:
-        return [(name, lambda: read_lens(path))]  # said once more, where reasons are kept
-    states = lens.state_names if plan.lenses.states == "all" else lens.state_names[:1]
-    return [(f"{name}@{s}", partial(lens.in_state, s)) for s in states] or [(name, lambda: lens)]
+def _with_apertures(load: Callable[[], Lens]) -> Lens:
+    lens = load()
+    return lens if lens.has_clear_apertures else solve_clear_apertures(lens)
 
 
-def _loader(name: str, state: str | None) -> Callable[[], Lens]:
-    return lambda: load_lens(name, state=state)
+def _survey(
+    plan: Plan, lenses: dict[str, Lens], progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[str, str]]:
+    """Remove the lenses that do not pass the paper's filter; their names and the reasons."""
+    limits = ("max_f_number", "max_na", "max_phase_range_waves", "max_axial_rms")
+    criteria = Criteria(**{name: getattr(plan.lenses, name) for name in limits})
+    measurements = measure(list(lenses.values()), progress=progress)
+    for name, measurement in zip(list(lenses), measurements, strict=True):
+        verdict = judge(measurement, criteria)
+        if not verdict.kept:
+            del lenses[name]
+            yield name, "; ".join(verdict.reasons)
 
 
-def _surveyed(
-    plan: Plan,
-    found: dict[str, Lens],
-    rejected: list[tuple[str, str]],
-    progress: Callable[[int, int], None] | None,
-) -> dict[str, Lens]:
-    if not plan.lenses.survey:
-        return found
-    criteria = Criteria(
-        max_f_number=plan.lenses.max_f_number,
-        max_na=plan.lenses.max_na,
-        max_phase_range_waves=plan.lenses.max_phase_range_waves,
-        max_axial_rms=plan.lenses.max_axial_rms,
-    )
-    kept: dict[str, Lens] = {}
-    measurements = measure(list(found.values()), progress=progress)
-    for (name, lens), measured in zip(found.items(), measurements, strict=True):
-        verdict = judge(measured, criteria)
-        if verdict.kept:
-            kept[name] = lens
-        else:
-            rejected.append((name, "; ".join(verdict.reasons)))
-    return kept
+def divide(plan: Plan, names: list[str], what: Literal["lenses", "images"]) -> dict[SplitName, tuple[str, ...]]:
+    """Names for each split that has pairs, none in two: one seeded permutation, sliced; or as the plan names them.
 
-
-def _measured(name: str, lens: Lens) -> PoolLens:
-    return PoolLens(name, Camera(lens), lens.fingerprint())
-
-
-def _divided(plan: Plan, names: list[str]) -> dict[SplitName, tuple[str, ...]]:
-    """One seeded permutation, sliced; or as the plan names them. States of one lens stay together."""
-    return divide(
-        plan,
-        names,
-        "lenses",
-        {n: plan.split(n).lenses for n in SPLITS},
-        {n: plan.split(n).lens_fraction for n in SPLITS},
-    )
-
-
-def divide(
-    plan: Plan,
-    names: list[str],
-    what: str,
-    patterns: dict[SplitName, tuple[str, ...]],
-    fractions: dict[SplitName, float],
-) -> dict[SplitName, tuple[str, ...]]:
-    """Names for each split that has pairs, none in two. Lenses that differ after an @, in their state, go together."""
+    Lenses that differ after an @, in their state, go together.
+    """
 
     def group_of(name: str) -> str:
         return name.partition("@")[0] if what == "lenses" else name
 
+    patterns = {split: getattr(plan.split(split), what) for split in plan.splits}
     groups = sorted({group_of(name) for name in names})
-    made: dict[SplitName, tuple[str, ...]] = {}
-    taken: dict[str, SplitName] = {}
-    if any(patterns[split] for split in plan.splits):
+    split_of: dict[str, SplitName] = {}
+    if any(patterns.values()):
         for split in plan.splits:
-            mine = [
-                g
-                for g in groups
-                if any(fnmatch.fnmatch(g, p) or fnmatch.fnmatch(Path(g).name, p) for p in patterns[split])
-            ]
-            for group in mine:
-                if group in taken:
+            for group in groups:
+                if not (_fits(group, patterns[split]) or _fits(Path(group).name, patterns[split])):
+                    continue
+                if group in split_of:
                     raise PlanError(
-                        f"{split}.{what}: {group} is in {taken[group]} as well: no {what} may be in two splits"
+                        f"{split}.{what}: {group} is in {split_of[group]} as well: no {what} may be in two splits"
                     )
-                taken[group] = split
+                split_of[group] = split
     else:
         order = [groups[i] for i in generator(plan.seed, "split", what).permutation(len(groups))]
-        wanted = [split for split in plan.splits if fractions[split] > 0.0]
-        ends = np.round(np.cumsum([fractions[split] for split in wanted]) * len(order)).astype(int)
+        fraction = "lens_fraction" if what == "lenses" else "image_fraction"
+        fractions = {split: getattr(plan.split(split), fraction) for split in plan.splits}
+        sharing = [split for split in plan.splits if fractions[split] > 0.0]
+        ends = np.round(np.cumsum([fractions[split] for split in sharing]) * len(order)).astype(int)
         # Each split gets one at least, if there are enough.
-        for k in range(len(wanted)):
+        for k in range(len(sharing)):
             least = ends[k - 1] + 1 if k else 1
-            ends[k] = min(max(ends[k], least), len(order) - (len(wanted) - 1 - k))
-        for start, end, split in zip([0, *ends[:-1]], ends, wanted, strict=True):
-            taken |= dict.fromkeys(order[start:end], split)
-    for split in plan.splits:
-        made[split] = tuple(name for name in names if taken.get(group_of(name)) == split)
-        if not made[split]:
+            ends[k] = min(max(ends[k], least), len(order) - (len(sharing) - 1 - k))
+        for start, end, split in zip([0, *ends[:-1]], ends, sharing, strict=True):
+            split_of |= dict.fromkeys(order[start:end], split)
+    division = {split: tuple(name for name in names if split_of.get(group_of(name)) == split) for split in plan.splits}
+    for split, own in division.items():
+        if not own:
             raise PlanError(
                 f"{split}: no {what} are left for it of {len(groups)}: give more, or other fractions or names"
             )
-    return made
+    return division

@@ -29,15 +29,21 @@ IN_ONE_PHOTOGRAPH = 8  # attempts; then the next photograph is tried
 BlurLevels = Blur | Callable[[int], Blur] | None
 
 
-class Maker:
+class OnDemandPairs:
     """Makes the pairs of one split. Can be pickled; copies have the sources and lenses of the first.
 
-    `blur` takes the place of the plan's blur levels: one for all, or a function of the epoch. `kept` photographs are
-    held by each copy: pairs of neighbouring numbers are cut from the same one.
+    `blur` takes the place of the plan's blur levels: one for all, or a function of the epoch. Each copy holds
+    `cache_size` photographs: pairs of neighbouring numbers are cut from the same one.
     """
 
     def __init__(
-        self, plan: PlanLike, split: SplitName, *, seed: int | None = None, blur: BlurLevels = None, kept: int = 16
+        self,
+        plan: PlanLike,
+        split: SplitName,
+        *,
+        seed: int | None = None,
+        blur: BlurLevels = None,
+        cache_size: int = 16,
     ) -> None:
         plan = as_plan(plan)
         if split not in plan.splits:
@@ -45,7 +51,7 @@ class Maker:
         leave_room()
         self.plan, self.split = plan, split
         self.seed = plan.seed if seed is None else seed
-        self._blur, self._kept = blur, kept
+        self._blur, self._cache_size = blur, cache_size
         self.sources = {source.name: source for source in find_sources(plan)[split]}
         self._ends = [numbers.stop for numbers in candidate_numbers(plan, split, len(self.sources))]
         pool = find_lenses(plan)
@@ -74,7 +80,7 @@ class Maker:
 
     def _prepare(self) -> None:
         """Make what each process has for itself."""
-        self._cache = SourceCache(self.plan, self._kept)
+        self._cache = SourceCache(self.plan, self._cache_size)
         self._warnings: set[str] = set()
         self._choice = LensChoice.of(list(self.lenses.values()))
 

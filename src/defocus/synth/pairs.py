@@ -26,10 +26,9 @@ from ..photo.exposure import expose, expose_sharp, noise_key
 from ..psf.engine import Side
 from ..render.composite import render_layers
 from ..scene.layers import Layers, quantise
-from .candidates import place_arrays
 from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
-from .patches import cut_patch, cut_twice
+from .patches import Place, cut_patch, cut_twice
 from .plan import Plan
 from .recipe import Recipe
 from .sources import Sharp
@@ -168,13 +167,14 @@ def _prepare(
 ) -> PatchBatch:
     """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
     padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
-    placed = [(r.centre, r.rotation_rad, r.scale, r.flip, r.exposure) for r in padded]
-    straight, moved = place_arrays(placed), place_arrays(placed, [offsets[r.id] or (0.0, 0.0) for r in padded])
-    cut = []
-    for k, r in enumerate(padded):
-        places = jax.tree.map(lambda leaf, k=k: leaf[k], (moved, straight))
-        cut.append(cut_twice(*light_of[r.source], places, size=plan.patch.size, smaller=r.scale < 1.0))
-    light, depth, target = (jnp.stack(leaves) for leaves in zip(*cut, strict=True))
+    placements = [r.placement for r in padded]
+    straight = Place.batch(placements)
+    moved = Place.batch(placements, [offsets[r.id] or (0.0, 0.0) for r in padded])
+    cuts = [
+        cut_twice(*light_of[r.source], (moved.row(k), straight.row(k)), size=plan.patch.size, smaller=r.scale < 1.0)
+        for k, r in enumerate(padded)
+    ]
+    light, depth, target = (jnp.stack(leaves) for leaves in zip(*cuts, strict=True))
     paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(cameras[r.id].paraxial for r in padded))
     power = np.array([r.saturation for r in padded], np.float32)
     linear, coc, layers, target = _layered(
@@ -189,10 +189,8 @@ def patch_of(
     plan: Plan, recipe: Recipe, sharp: Sharp, lens: PoolLens
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Layers]:
     """Light, depth, blur radii and layers of one recipe, to look at."""
-    place = place_arrays([(recipe.centre, recipe.rotation_rad, recipe.scale, recipe.flip, recipe.exposure)])
-    one = jax.tree.map(lambda leaf: leaf[0], place)
     own = {sharp.name: (jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m))}
-    _, depth = cut_patch(*own[sharp.name], one, size=plan.patch.size)
+    _, depth = cut_patch(*own[sharp.name], Place.batch([recipe.placement]).row(0), size=plan.patch.size)
     camera = lens.camera_for(recipe.pixel_um, recipe.focus_m)
     offset = {recipe.id: find_offsets(plan, [recipe], [camera])[0]}
     batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, own, {recipe.id: camera}, offset, 1)
@@ -245,7 +243,7 @@ def _expose(
         kernels = np.stack([p.kernels(layers) for p in patches])
         kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], (batch.padding, *kernels.shape[1:]))])
         out[role], ok = _blurred(
-            batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, _noise_of(role, shot, read),
+            batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, role_noise(role, shot, read),
             seeds, number, **options,
         )  # fmt: skip
         fine.append(ok)
@@ -254,7 +252,7 @@ def _expose(
     return pictures, np.logical_and.reduce(finite)
 
 
-def _noise_of(role: Role, shot: Float[np.ndarray, " batch"], read: Float[np.ndarray, " batch"]) -> Noise:
+def role_noise(role: Role, shot: Float[np.ndarray, " batch"], read: Float[np.ndarray, " batch"]) -> Noise:
     """Half a pixel has half the electrons and as much noise of its own, and is shown twice as bright."""
     return Noise(2.0 * shot, 4.0 * read) if role in ("left", "right") else Noise(shot, read)
 
@@ -318,6 +316,3 @@ def _record(
         "layer_coc_px": [round(float(v), 4) for v in blur.coc_px[blur.used]],
         "notes": list(sharp.notes),
     }
-
-
-__all__ = ["Pair", "Role", "Stopwatch", "make_pairs", "patch_of"]

@@ -8,8 +8,9 @@ its pixels. Depth takes the nearest pixel: between two surfaces there is none.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -19,13 +20,14 @@ from jaxtyping import Array, Bool, Float
 
 from ..srgb import to_srgb
 from .plan import Augment
+from .recipe import Placement
 
 SCALES = (1, 2, 4)  # pixels that the sharpness measure takes together
 CELLS = 128  # clusters of depth that a patch can have
 
 
 class Place(eqx.Module):
-    """Where a patch lies in its photograph."""
+    """Where a patch lies in its photograph, as it is cut; for many patches a batch."""
 
     centre: Float[Array | np.ndarray, "*batch 2"]  # x to the right, y down
     rotation: Float[Array | np.ndarray, "*batch"]  # radians, in which way rows go down to the left
@@ -34,8 +36,20 @@ class Place(eqx.Module):
     exposure: Float[Array | np.ndarray, "*batch"]
     shift: Float[Array | np.ndarray, "*batch 2"]  # of what the patch shows, to the left and up, in its own pixels
 
+    @classmethod
+    def batch(cls, placements: Sequence[Placement], shifts: Sequence[tuple[float, float]] | None = None) -> Self:
+        """Many placements in arrays."""
+        centre, rotation, scale, flip, exposure = zip(*placements, strict=True)
+        mirror = [-1.0 if f else 1.0 for f in flip]
+        shifts = shifts if shifts is not None else [(0.0, 0.0)] * len(placements)
+        return cls(*(np.asarray(v, np.float32) for v in (centre, rotation, scale, mirror, exposure, shifts)))
 
-class Measured(eqx.Module):
+    def row(self, index: int | np.ndarray) -> Self:
+        """One place of a batch, or a batch of some."""
+        return jax.tree.map(lambda leaf: leaf[index], self)
+
+
+class PatchMeasures(eqx.Module):
     """What the draws of a candidate need to know of its patch."""
 
     sharpness: Float[Array, "*batch scales"]
@@ -46,8 +60,8 @@ class Measured(eqx.Module):
 
 def fitting_place(
     size: int, shape: tuple[int, int], augment: Augment | None, random: np.random.Generator
-) -> tuple[tuple[float, float], float, float, bool, float] | None:
-    """Centre, rotation, scale, flip and exposure of a patch inside a photograph of `shape`; None if it is too small.
+) -> Placement | None:
+    """A random placement of a patch inside a photograph of `shape`; None if it is too small.
 
     Where the drawn rotation and scale need more room than there is, the scale grows to the least that fits, up to the
     largest that may be drawn.
@@ -71,7 +85,7 @@ def fitting_place(
     if augment is None:  # whole pixels
         first = [round(v - (size - 1) / 2.0) for v in (x, y)]
         x, y = (f + (size - 1) / 2.0 for f in first)
-    return (float(x), float(y)), rotation, float(scale), flip, exposure
+    return Placement((float(x), float(y)), rotation, float(scale), flip, exposure)
 
 
 @partial(jax.jit, static_argnames=("size", "smaller"))
@@ -176,19 +190,19 @@ def measure_patch(
     cluster: float,
     nearest_focus_m: float,
     farthest_focus_m: float,
-) -> Measured:
+) -> PatchMeasures:
     """Sharpness and depths of one patch."""
     light, depth = cut_patch(linear, depth_m, place, size=size)
     t = 1.0 / (jnp.clip(depth, nearest_focus_m, farthest_focus_m) - nearest_focus_m + 1.0)
     cell = jnp.clip(((t - t.min()) / cluster).astype(jnp.int32), 0, CELLS - 1)
     occupied = jnp.zeros(CELLS, bool).at[cell.ravel()].set(True)
-    return Measured(sharpness(light), depth.min(), depth.max(), occupied)
+    return PatchMeasures(sharpness(light), depth.min(), depth.max(), occupied)
 
 
 @partial(jax.jit, static_argnames=("size", "cluster", "nearest_focus_m", "farthest_focus_m"))
 def measure_patches(
     linear: Float[Array, "rows cols 3"], depth_m: Float[Array, "rows cols"], places: Place, **options: Any
-) -> Measured:
+) -> PatchMeasures:
     """`measure_patch` of many places in one photograph."""
     return jax.vmap(lambda place: measure_patch(linear, depth_m, place, **options))(places)
 
@@ -205,12 +219,11 @@ def sharpness(linear: Float[Array, "rows cols 3"]) -> Float[Array, "scales"]:
         gy = down[:, :-2] + 2.0 * down[:, 1:-1] + down[:, 2:]
         return jnp.sqrt(gx * gx + gy * gy).mean()
 
-    found = []
-    for scale in SCALES:
+    def reduced(scale: int) -> Float[Array, "h w"]:
         rows, cols = (n // scale * scale for n in grey.shape)
-        small = grey[:rows, :cols].reshape(rows // scale, scale, cols // scale, scale).mean((1, 3))
-        found.append(edges(small))
-    return jnp.stack(found)
+        return grey[:rows, :cols].reshape(rows // scale, scale, cols // scale, scale).mean((1, 3))
+
+    return jnp.stack([edges(reduced(scale)) for scale in SCALES])
 
 
 def sharpest(measures: Float[np.ndarray, "candidates scales"], count: int) -> np.ndarray:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -300,6 +302,20 @@ def as_plan(plan: PlanLike) -> Plan:
     if isinstance(plan, Mapping):
         return make_plan(plan)
     raise PlanError(f"a plan of type {type(plan).__name__}; expected a Plan, a dict of settings or a plan file")
+
+
+def plan_template(name: str) -> str:
+    """A commented plan to begin with; `name` is the file that it is written to."""
+    return _plan_file("template.toml").replace("plan.toml", name)
+
+
+def demo_plan() -> Plan:
+    """The plan of `defocus demo`: a small data set that shows what there is."""
+    return make_plan(tomllib.loads(_plan_file("demo.toml")))
+
+
+def _plan_file(name: str) -> str:
+    return resources.files(__package__).joinpath("plans", name).read_text(encoding="utf-8")
 
 
 def completed(old: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,17 @@ the program it makes the same bytes again, alone or among others, by whichever w
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Placement(NamedTuple):
+    """Where a patch lies in its photograph, as it is drawn and recorded."""
+
+    centre: tuple[float, float]  # x to the right, y down
+    rotation_rad: float
+    scale: float
+    flip: bool
+    exposure: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,11 @@ class Recipe:
     noise: tuple[float, float]  # shot, read variance
     sharpness: tuple[float, ...] = ()
 
+    @property
+    def placement(self) -> Placement:
+        """Where the patch lies in its photograph."""
+        return Placement(self.centre, self.rotation_rad, self.scale, self.flip, self.exposure)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -49,8 +64,7 @@ class Recipe:
     def from_json(cls, record: dict[str, Any]) -> Recipe:
         """From the record of a pair, which may hold more."""
         names = {f.name for f in fields(cls)}
-        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in names}
-        return cls(**given)
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in names})
 
 
 @dataclass(frozen=True, slots=True)

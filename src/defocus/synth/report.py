@@ -19,10 +19,10 @@ from ..files.settings import settings_difference
 from ..files.stores import write_file
 from .dataset_card import PairStatistics, plan_in_words
 from .folder import PairFolder, open_folder
+from .ledger import merged_reasons
 from .metadata import REPORT, largest_blur_px
 from .places import placeless, without_places
 from .plan import SPLITS, make_plan
-from .reasons import merged_reasons
 
 SHEET_PAIRS = 64
 LENSES = 48

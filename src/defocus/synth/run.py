@@ -19,11 +19,10 @@ from pathlib import Path
 from ..errors import DatasetError
 from ..files.stores import SUFFIX, Store
 from .engines import Engine, Failure, Start, leave_room
-from .ledger import Ledger
+from .ledger import Ledger, merged_reasons
 from .lens_pool import find_lenses
 from .places import placeless
 from .plan import Plan, PlanLike, SplitName, as_plan
-from .reasons import merged_reasons
 from .resume import require_same_files, require_same_names, require_same_version, require_target
 from .sources import find_sources, missing_depths
 from .tasks import Task, TaskResult, draw_tasks, make_tasks, standing_pairs, surplus_pairs

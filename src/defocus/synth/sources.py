@@ -21,9 +21,9 @@ from ..files.randomness import seed_for
 from ..photo.isp import SensorColour
 from ..scene.procedural import SCENES
 from .lens_pool import divide
-from .plan import SPLITS, PhotoSource, Plan, SplitName
+from .plan import PhotoSource, Plan, SplitName
 
-KEPT = 8  # photographs that a worker holds
+CACHE_SIZE = 8  # photographs that a worker holds
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,16 @@ def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
             if one.name in by_name:
                 raise PlanError(f"sources.{number}: {one.name} is there twice")
             by_name[one.name] = one
-    patterns = {n: plan.split(n).images for n in SPLITS}
-    fractions = {n: plan.split(n).image_fraction for n in SPLITS}
-    divided = divide(plan, sorted(by_name), "images", patterns, fractions)
-    return {split: tuple(by_name[name] for name in names) for split, names in divided.items()}
+    division = divide(plan, sorted(by_name), "images")
+    return {split: tuple(by_name[name] for name in names) for split, names in division.items()}
 
 
 def find_source(plan: Plan, name: str) -> SourceName:
     """One photograph of a plan by its name."""
-    for group in find_sources(plan).values():
-        for source in group:
-            if source.name == name:
-                return source
-    raise PlanError(f"sources: {name} is not there any more")
+    sources = {source.name: source for group in find_sources(plan).values() for source in group}
+    if name not in sources:
+        raise PlanError(f"sources: {name} is not there any more")
+    return sources[name]
 
 
 def read_source(source: SourceName, plan: Plan) -> Sharp:
@@ -88,16 +85,14 @@ def files_sum(source: SourceName) -> str:
     """SHA-256 of the bytes of a photograph and its depth, as the records have it."""
     assert source.photo is not None
     assert source.depth is not None
-    digest = hashlib.sha256(source.photo.read_bytes())
-    digest.update(source.depth.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(source.photo.read_bytes() + source.depth.read_bytes()).hexdigest()
 
 
 class SourceCache:
-    """The photographs in use, the latest ones kept. Threads may share it; two never read the same one at once."""
+    """The latest photographs in use. Threads may share it; two never read the same one at once."""
 
-    def __init__(self, plan: Plan, kept: int = KEPT) -> None:
-        self._plan, self._kept = plan, kept
+    def __init__(self, plan: Plan, size: int = CACHE_SIZE) -> None:
+        self._plan, self._size = plan, size
         self._photographs: OrderedDict[str, Sharp | DefocusError] = OrderedDict()
         self._locks: dict[str, Lock] = {}
         self._lock = Lock()
@@ -117,7 +112,7 @@ class SourceCache:
                     photograph = error
                 with self._lock:
                     self._photographs[source.name] = photograph
-                    while len(self._photographs) > self._kept:
+                    while len(self._photographs) > self._size:
                         gone, _ = self._photographs.popitem(last=False)
                         self._locks.pop(gone, None)
         if isinstance(photograph, DefocusError):

@@ -23,9 +23,10 @@ TRIES = 3
 
 
 class TaskWorker(Protocol):
-    """Does tasks in its process, up to `room` at once: some compute, others read ahead."""
+    """Does tasks, up to `room` at once: some compute, others read ahead. A crew of several workers is one, too."""
 
-    room: int
+    @property
+    def room(self) -> int: ...
 
     def begin(self, task: Any) -> Future[Any]: ...
 
@@ -33,30 +34,6 @@ class TaskWorker(Protocol):
 
 
 Start = Callable[[], TaskWorker]
-
-
-class Crew(ABC):
-    """The workers of an engine, for one kind of work."""
-
-    @abstractmethod
-    def room(self) -> int:
-        """Tasks that they take at once, those that are begun included."""
-
-    @abstractmethod
-    def begin(self, task: Any) -> Future[Any]:
-        """Give a task to a worker."""
-
-    @abstractmethod
-    def lost(self, error: BaseException) -> bool:
-        """Whether an error means that a worker was lost, rather than that a task is wrong."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the workers, whatever they are at."""
-
-    def joining(self) -> Iterable[Future[Any]]:
-        """Workers that are still to come."""
-        return ()
 
 
 @dataclass(frozen=True)
@@ -77,15 +54,23 @@ class Engine(ABC):
             raise DatasetError(f"{workers} workers; expected 1 or more")
         self.workers = workers
         self._start: Start | None = None
-        self._crew: Crew | None = None
+        self._crew: TaskWorker | None = None
 
     @abstractmethod
     def device(self) -> str:
         """What the workers compute on, in words."""
 
     @abstractmethod
-    def hire(self, start: Start) -> Crew:
+    def hire(self, start: Start) -> TaskWorker:
         """Start the workers."""
+
+    @abstractmethod
+    def lost(self, error: BaseException) -> bool:
+        """Whether an error means that a worker was lost, rather than that a task is wrong."""
+
+    def joining(self) -> Iterable[Future[Any]]:
+        """Workers that are still to come."""
+        return ()
 
     def run(self, start: Start, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         """Each task with its result or its `Failure`, in the order in which they end.
@@ -97,7 +82,7 @@ class Engine(ABC):
             self._start, self._crew = start, self.hire(start)
         finished = False
         try:
-            yield from _dispatch(self._crew, iter(tasks))
+            yield from self._dispatch(self._crew, tasks)
             finished = True
         finally:
             if not finished:  # nobody waits for what they are at
@@ -112,39 +97,38 @@ class Engine(ABC):
         if crew is not None:
             crew.close()
 
+    def _dispatch(self, crew: TaskWorker, tasks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        numbered = enumerate(tasks)
+        waiting: deque[tuple[int, Any]] = deque()
+        pending: dict[Future[Any], tuple[int, Any]] = {}
+        losses: Counter[int] = Counter()
 
-def _dispatch(crew: Crew, tasks: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
-    numbered = enumerate(tasks)
-    waiting: deque[tuple[int, Any]] = deque()
-    pending: dict[Future[Any], tuple[int, Any]] = {}
-    losses: Counter[int] = Counter()
+        def may_begin(number: int) -> bool:
+            if losses[number] == TRIES - 1:
+                return not pending
+            return all(losses[other] < TRIES - 1 for other, _ in pending.values())
 
-    def may_begin(number: int) -> bool:
-        if losses[number] == TRIES - 1:
-            return not pending
-        return all(losses[other] < TRIES - 1 for other, _ in pending.values())
-
-    while True:
-        waiting.extend(islice(numbered, 0 if waiting else 1))
-        while waiting and len(pending) < crew.room() and may_begin(waiting[0][0]):
-            entry = waiting.popleft()
-            pending[crew.begin(entry[1])] = entry
+        while True:
             waiting.extend(islice(numbered, 0 if waiting else 1))
-        if not waiting and not pending:
-            return
-        for future in wait({*pending, *crew.joining()}, return_when=FIRST_COMPLETED).done & pending.keys():
-            number, task = pending.pop(future)
-            error = future.exception()
-            if error is None:
-                yield task, future.result()
-            elif not crew.lost(error):
-                yield task, _failure(error)
-            else:
-                losses[number] += 1
-                if losses[number] < TRIES:
-                    waiting.appendleft((number, task))
+            while waiting and len(pending) < crew.room and may_begin(waiting[0][0]):
+                entry = waiting.popleft()
+                pending[crew.begin(entry[1])] = entry
+                waiting.extend(islice(numbered, 0 if waiting else 1))
+            if not waiting and not pending:
+                return
+            for future in wait({*pending, *self.joining()}, return_when=FIRST_COMPLETED).done & pending.keys():
+                number, task = pending.pop(future)
+                error = future.exception()
+                if error is None:
+                    yield task, future.result()
+                elif not self.lost(error):
+                    yield task, _failure(error)
                 else:
-                    yield task, Failure(f"its worker was lost {TRIES} times ({first_line(error)})")
+                    losses[number] += 1
+                    if losses[number] < TRIES:
+                        waiting.appendleft((number, task))
+                    else:
+                        yield task, Failure(f"its worker was lost {TRIES} times ({first_line(error)})")
 
 
 def _failure(error: BaseException) -> Failure:

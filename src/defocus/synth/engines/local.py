@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from . import Crew, Engine, Start, TaskWorker, leave_room
+from . import Engine, Start, TaskWorker, leave_room
 
 _worker: TaskWorker | None = None  # of a worker process
 _start: Start | None = None
@@ -38,28 +38,14 @@ class LocalEngine(Engine):
             f"{device.device_kind} ({device.platform})" if device.platform != "cpu" else f"cpu, {os.cpu_count()} cores"
         )
 
-    def hire(self, start: Start) -> Crew:
-        return _ThisProcess(start()) if self.in_process else _Processes(start, self.workers)
-
-
-class _ThisProcess(Crew):
-    def __init__(self, worker: TaskWorker) -> None:
-        self._worker = worker
-
-    def room(self) -> int:
-        return self._worker.room
-
-    def begin(self, task: Any) -> Future[Any]:
-        return self._worker.begin(task)
+    def hire(self, start: Start) -> TaskWorker:
+        return start() if self.in_process else _Processes(start, self.workers)
 
     def lost(self, error: BaseException) -> bool:
-        return False
-
-    def close(self) -> None:
-        self._worker.close()
+        return isinstance(error, BrokenProcessPool)
 
 
-class _Processes(Crew):
+class _Processes:
     """A pool of processes. One that dies takes the pool with it: another is made, and dispatching tries again.
 
     Processes end when the leader closes its end of a pipe, or dies.
@@ -67,15 +53,13 @@ class _Processes(Crew):
 
     def __init__(self, start: Start, workers: int) -> None:
         self._start, self._workers = start, workers
+        self.room = workers + 1  # one is on its way while its worker ends the one before
         self._pool, self._leash = self._begin_pool()
 
     def _begin_pool(self) -> tuple[ProcessPoolExecutor, Connection]:
         context = multiprocessing.get_context("spawn")
         end, leash = context.Pipe(duplex=False)
         return ProcessPoolExecutor(self._workers, context, _begin_process, (self._start, end)), leash
-
-    def room(self) -> int:
-        return self._workers + 1  # one is on its way while its worker ends the one before
 
     def begin(self, task: Any) -> Future[Any]:
         try:
@@ -84,9 +68,6 @@ class _Processes(Crew):
             self.close()
             self._pool, self._leash = self._begin_pool()
             return self._pool.submit(_do, task)
-
-    def lost(self, error: BaseException) -> bool:
-        return isinstance(error, BrokenProcessPool)
 
     def close(self) -> None:
         self._leash.close()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import ModuleType
 from typing import Any
 
 from ...errors import DatasetError, MissingExtraError
-from . import Crew, Engine, Start, first_line, leave_room
+from . import Engine, Start, TaskWorker, first_line, leave_room
 
 STORE_BYTES = 128 * 2**20  # of a cluster that is started here: a job and small results
 RESTARTS = 20  # of each actor
@@ -42,11 +42,18 @@ class RayEngine(Engine):
         nodes = sum(bool(node["Alive"]) for node in self._ray.nodes())
         return f"Ray, {nodes} {'node' if nodes == 1 else 'nodes'}, {count} {kind}s"
 
-    def hire(self, start: Start) -> Crew:
+    def hire(self, start: Start) -> TaskWorker:
         kind, count = self._slots()
         if self.workers > count:
             raise DatasetError(f"{self.workers} workers, but the Ray cluster has {count} {kind}s: ask for fewer")
-        return _Actors(self._ray, start, self.workers, kind)
+        return _Actors(self._ray, start, self.workers, kind, self.lost)
+
+    def lost(self, error: BaseException) -> bool:
+        kinds = self._ray.exceptions
+        return isinstance(error, kinds.RayError) and not isinstance(error, kinds.RayTaskError)
+
+    def joining(self) -> Iterable[Future[Any]]:
+        return self._crew.joining if isinstance(self._crew, _Actors) else ()
 
     def close(self) -> None:
         """End the actors, and the cluster if it was started here; of one that others started, our connection."""
@@ -110,9 +117,9 @@ class _Host:
         return self._worker.begin(task).result()
 
 
-class _Actors(Crew):
-    def __init__(self, ray: Any, start: Start, workers: int, kind: str) -> None:
-        self._ray = ray
+class _Actors:
+    def __init__(self, ray: Any, start: Start, workers: int, kind: str, lost: Callable[[BaseException], bool]) -> None:
+        self._ray, self._lost = ray, lost
         # Ray allows each worker one thread of BLAS unless something is said; we keep what local workers have.
         threads = {"env_vars": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "")}}
         actor = ray.remote(_Host).options(
@@ -124,7 +131,7 @@ class _Actors(Crew):
         )
         shared = ray.put(start)
         self._actors = [actor.remote(shared) for _ in range(workers)]
-        self._joining: dict[Future[int], int] = {}
+        self.joining: dict[Future[int], int] = {}
         self._rooms: dict[int, int] = {}  # of actors that are there
         self._calls: dict[Future[Any], int] = {}
         for number in range(workers):
@@ -134,11 +141,12 @@ class _Actors(Crew):
         """Wait for an actor to begin, or to begin again: it takes no tasks before."""
         self._rooms.pop(number, None)
         room = self._actors[number].room.options(max_task_retries=-1).remote()
-        self._joining[room.future()] = number
+        self.joining[room.future()] = number
 
+    @property
     def room(self) -> int:
-        for future in [future for future in self._joining if future.done()]:
-            number = self._joining.pop(future)
+        for future in [future for future in self.joining if future.done()]:
+            number = self.joining.pop(future)
             if (error := future.exception()) is not None:
                 raise DatasetError(
                     f"a Ray worker cannot begin: {last_line(error)}; every node needs the same version of defocus and "
@@ -147,12 +155,9 @@ class _Actors(Crew):
             self._rooms[number] = future.result()
         for future in [future for future in self._calls if future.done()]:
             number, error = self._calls.pop(future), future.exception()
-            if error is not None and self.lost(error) and number in self._rooms:
+            if error is not None and self._lost(error) and number in self._rooms:
                 self._join(number)
         return sum(self._rooms.values())
-
-    def joining(self) -> Iterable[Future[Any]]:
-        return self._joining
 
     def begin(self, task: Any) -> Future[Any]:
         calls = list(self._calls.values())
@@ -160,10 +165,6 @@ class _Actors(Crew):
         future: Future[Any] = self._actors[number].do.remote(task).future()
         self._calls[future] = number
         return future
-
-    def lost(self, error: BaseException) -> bool:
-        kinds = self._ray.exceptions
-        return isinstance(error, kinds.RayError) and not isinstance(error, kinds.RayTaskError)
 
     def close(self) -> None:
         if self._ray.is_initialized():

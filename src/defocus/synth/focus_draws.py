@@ -48,9 +48,7 @@ def weights(places: Float[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, "
     # Ends that balance the inner places: w_high − w_low = −mass (mean − middle) / half.
     lean = 0.0 if half <= 0.0 or not len(inner) else -mass * (inner.mean() - (low + high) / 2.0) / half
     ends = 1.0 - mass
-    return np.array(
-        [(ends - lean) / 2.0, *([mass / len(inner)] * len(inner) if len(inner) else []), (ends + lean) / 2.0]
-    )
+    return np.array([(ends - lean) / 2.0, *(mass / len(inner) for _ in inner), (ends + lean) / 2.0])
 
 
 def gaps(places: Float[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " k"]:
@@ -70,9 +68,9 @@ def reach(places: Float[np.ndarray, " k"], plan: Focus) -> tuple[float, float]:
 
 def draw_focus(places: Float[np.ndarray, " k"], plan: Focus, random: np.random.Generator) -> float:
     """A focus distance in metres."""
-    chosen = int(random.choice(len(places), p=weights(places, plan)))
-    moved = places[chosen] + (random.random() - 0.5) * gaps(places, plan)[chosen]
-    return float(from_t(np.clip(moved, *_range(plan)), plan))
+    index = int(random.choice(len(places), p=weights(places, plan)))
+    t = places[index] + (random.random() - 0.5) * gaps(places, plan)[index]
+    return float(from_t(np.clip(t, *_range(plan)), plan))
 
 
 def _range(plan: Focus) -> tuple[float, float]:
