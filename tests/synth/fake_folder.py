@@ -98,32 +98,32 @@ def fake_folder(
     ledger.begin(plan)
     records: list[dict[str, Any]] = []
     for split in plan.splits:
-        made = []
+        members = []
         for number in range(plan.split(split).pairs):
             identity = f"{split}-{3 * number:06d}"
             record = fake_record(identity, rng, side)
             sharp = texture(rng, side)
             spread = 1.0 + abs(record["coc_px"][0]) / 8.0
             blurred = gaussian_filter(sharp, (spread, spread, 0))
-            drawn = {"blurred": blurred, "sharp": sharp, "left": blurred, "right": blurred}
-            made.append((identity, {role: png_bytes(quantise(drawn[role], bits)) for role in roles}, record))
+            images = {"blurred": blurred, "sharp": sharp, "left": blurred, "right": blurred}
+            members.append((identity, {role: png_bytes(quantise(images[role], bits)) for role in roles}, record))
         if layout == "webdataset":
-            for number, first in enumerate(range(0, len(made), SHARD)):
-                data, index = shard_bytes(made[first : first + SHARD])
+            for number, first in enumerate(range(0, len(members), SHARD)):
+                data, index = shard_bytes(members[first : first + SHARD])
                 path = shard_path(split, number)
                 store.write(path, data)
-                for identity, _, record in made[first : first + SHARD]:
+                for identity, _, record in members[first : first + SHARD]:
                     record["files"] = {role: about | {"path": path} for role, about in index[identity].items()}
         else:
-            for identity, pictures, record in made:
+            for identity, pictures, record in members:
                 record["files"] = {}
                 for role, path in pair_paths(layout, identity, roles).items():
                     data = pictures[role]
                     store.write(path, data)
                     about = {"path": path, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
                     record["files"][role] = about
-        records += [record for _, _, record in made]
-        ledger.take(split, [Outcome(identity, "done", "", record) for identity, _, record in made])
+        records += [record for _, _, record in members]
+        ledger.take(split, [Outcome(identity, "done", "", record) for identity, _, record in members])
     refused = [f"no lens keeps {limit}.5 px within the kernel" for limit in (31, 47, 32)]
     ledger.take("others", [Outcome(f"train-{900 + n:06d}", "rejected", text) for n, text in enumerate(refused)])
     ledger.take("spares", [Outcome(f"train-{950 + n:06d}", "spare") for n in range(4)])

@@ -59,8 +59,8 @@ def displacement(blurred: np.ndarray, sharp: np.ndarray, where: np.ndarray) -> t
         moved = shift(sharp, total[::-1], order=5, mode="nearest")
         down, right = np.gradient(moved)
         columns = [-right, -down, laplace(moved), moved, np.ones_like(moved)]
-        found, *_ = np.linalg.lstsq(np.stack([c[where] for c in columns], -1), (blurred - moved)[where], rcond=None)
-        total += found[:2]
+        solution, *_ = np.linalg.lstsq(np.stack([c[where] for c in columns], -1), (blurred - moved)[where], rcond=None)
+        total += solution[:2]
     return float(total[0]), float(total[1])
 
 
@@ -81,18 +81,18 @@ def test_the_measure_finds_known_displacements(sharp: Sharp) -> None:
 def pairs(plan: Plan, sharp: Sharp) -> dict[tuple[str, tuple[float, float]], dict[str, Any]]:
     """A pair for each lens and field position, and where its sharpest layer lies."""
     lenses = {name: load_pool_lens(plan, name) for name in LENSES}
-    wanted = [(name, field) for name in LENSES for field in FIELDS[name]]
-    recipes = [recipe(k, field, lenses[name], sharp) for k, (name, field) in enumerate(wanted)]
-    made = make_pairs(plan, recipes, {sharp.name: sharp}, lenses)
-    assert not any(m.refusal for m in made), [m.refusal for m in made]
-    found = {}
-    for key, own, one in zip(wanted, recipes, made, strict=True):
+    cases = [(name, field) for name in LENSES for field in FIELDS[name]]
+    recipes = [recipe(k, field, lenses[name], sharp) for k, (name, field) in enumerate(cases)]
+    results = make_pairs(plan, recipes, {sharp.name: sharp}, lenses)
+    assert not any(result.refusal for result in results), [result.refusal for result in results]
+    by_case = {}
+    for key, own, one in zip(cases, recipes, results, strict=True):
         _, _, coc, _ = patch_of(plan, own, sharp, lenses[key[0]])
         focused = binary_erosion(np.abs(coc) < 0.5, iterations=12, border_value=1)  # the far half's blur reaches over
         focused[:4] = focused[-4:] = False
         focused[:, :4] = False
-        found[key] = {"pictures": one.pictures, "focused": focused, "coc": coc}
-    return found
+        by_case[key] = {"pictures": one.pictures, "focused": focused, "coc": coc}
+    return by_case
 
 
 @pytest.mark.parametrize(("lens", "field"), [(lens, field) for lens in LENSES for field in FIELDS[lens]])

@@ -78,7 +78,7 @@ def photo_plan(photos: Path, tiny_plan: dict[str, Any]) -> dict[str, Any]:
     return plan
 
 
-def told(capsys: pytest.CaptureFixture) -> str:
+def refusal(capsys: pytest.CaptureFixture) -> str:
     """What a command said in refusing: one line that begins with its name."""
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("defocus: ")]
     assert len(lines) == 1, lines
@@ -98,12 +98,12 @@ def test_a_typo_on_the_command_line(tmp_path: Path, tiny_plan: dict[str, Any], c
     file = write_plan(tmp_path / "plan.toml", tiny_plan)
     for command in (["check", str(file)], ["run", str(file), "--out", str(tmp_path / "out")]):
         assert run(["synth", *command]) == 2
-        assert told(capsys) == f"defocus: {file}: unknown key 'patch.sizes': did you mean 'size'?"
+        assert refusal(capsys) == f"defocus: {file}: unknown key 'patch.sizes': did you mean 'size'?"
     assert not (tmp_path / "out").exists()
     assert run(["synth", "check", str(tmp_path / "none.toml")]) == 2
-    assert "none.toml: cannot be read: No such file" in told(capsys)
+    assert "none.toml: cannot be read: No such file" in refusal(capsys)
     assert run(["synth", "run", str(file)]) == 2
-    assert "--out" in told(capsys)
+    assert "--out" in refusal(capsys)
 
 
 def test_check_says_what_will_be_made(
@@ -131,12 +131,12 @@ def test_folders_without_photographs(tmp_path: Path, tiny_plan: dict[str, Any], 
     ):
         file = write_plan(tmp_path / "plan.toml", tiny_plan | {"sources": [{"kind": kind, "folder": str(folder)}]})
         assert run(["synth", "check", str(file)]) == 2
-        assert words in told(capsys)
+        assert words in refusal(capsys)
     write_photo(empty, "p", 0)
     (empty / "p.npz").unlink()
     file = write_plan(tmp_path / "plan.toml", tiny_plan | {"sources": [{"kind": "rgb", "folder": str(empty)}]})
     assert run(["synth", "check", str(file)]) == 2
-    assert f"{empty / 'p.npz'} is missing" in told(capsys)
+    assert f"{empty / 'p.npz'} is missing" in refusal(capsys)
 
 
 def test_a_photograph_without_depth_is_named(
@@ -159,7 +159,7 @@ def test_depth_of_another_size(
     photo_plan["sources"][0]["resize_depth"] = False
     write_plan(file, photo_plan)
     assert run(["synth", "check", str(file)]) == 2  # nothing to validate with
-    message = told(capsys)
+    message = refusal(capsys)
     assert "validation: none of its 1 photographs can be read" in message
     assert "60×40" in message
     assert "120×80" in message
@@ -177,7 +177,7 @@ def test_depth_as_whole_numbers(
     source["depth"] = "{stem}_mm.png"
     file = write_plan(tmp_path / "plan.toml", photo_plan)
     assert run(["synth", "check", str(file)]) == 2
-    assert "say how many metres one is" in told(capsys)
+    assert "say how many metres one is" in refusal(capsys)
     source["depth_scale_m"] = 0.001
     assert run(["synth", "check", str(write_plan(file, photo_plan))]) == 0
     shown = capsys.readouterr().out
@@ -201,7 +201,7 @@ def test_a_corrupt_raw_file(tmp_path: Path, tiny_plan: dict[str, Any], capsys: p
     for content in (broken.read_bytes()[:3000], b"", b"not a photograph at all" * 50):
         broken.write_bytes(content)
         assert run(["synth", "check", str(file)]) == 2
-        message = told(capsys)
+        message = refusal(capsys)
         assert "none of its 1 photographs can be read, the first: " in message
         assert str(broken) in message
 
@@ -246,14 +246,14 @@ def test_unreadable_sources_fail_alone(
     assert "6 failed, most often because (numbers may differ):" in shown
     assert "damaged or truncated" in shown
     after = items(out)
-    lost = [(reason, record) for _, status, reason, record in after if status == "failed" and record]
-    assert lost
-    assert all("p2.png" in reason and record["source"] == "p2.png" for reason, record in lost)
-    made = [record for _, status, _, record in after if status == "done"]
-    assert done <= {record["id"] for record in made}
-    fresh = {record["source"] for record in made if record["id"] not in done}
+    failures = [(reason, record) for _, status, reason, record in after if status == "failed" and record]
+    assert failures
+    assert all("p2.png" in reason and record["source"] == "p2.png" for reason, record in failures)
+    pairs = [record for _, status, _, record in after if status == "done"]
+    assert done <= {record["id"] for record in pairs}
+    fresh = {record["source"] for record in pairs if record["id"] not in done}
     assert not fresh & {"p1.png", "p2.png"}
-    for record in made:
+    for record in pairs:
         assert all((out / f["path"]).is_file() for f in record["files"].values())
     assert run(["synth", "verify", str(out)]) == 0
 
@@ -273,8 +273,8 @@ def test_mended_sources_come_back(
         assert run(["synth", "run", str(file), "--out", str(out)]) == 0
     after = {one for one, status, _, _ in items(mended) if status == "done"}
     assert after != first
-    told = capsys.readouterr().err.partition("drawing candidates: 11 of 13")  # two of p1.png failed, others stay
-    assert re.findall(r"(?:making pairs|metadata): (\d+ of \d+)", told[2])[:2] == ["6 of 8", "8 of 8"], told
+    stages = capsys.readouterr().err.partition("drawing candidates: 11 of 13")  # two of p1.png failed, others stay
+    assert re.findall(r"(?:making pairs|metadata): (\d+ of \d+)", stages[2])[:2] == ["6 of 8", "8 of 8"], stages
     files = [{p.relative_to(out): p.read_bytes() for p in out.rglob("*.[pjs][nsh]*")} for out in (mended, never)]
     assert len(files[0]) > 2 * 8
     assert files[0] == files[1]
@@ -314,8 +314,8 @@ def test_failed_pairs_of_a_finished_shard_are_tried_again(tmp_path: Path, tiny_p
         ledger.take("draw/train/0", [Outcome(one, "drawn", record=records[one]) for one in names])
         (task,) = make_tasks(plan, ledger)
         assert task.ids == names[:6]
-        lost = [Outcome(one, "failed" if one == names[2] else "done", "", records[one]) for one in task.ids]
-        ledger.take(task.name, lost)
+        outcomes = [Outcome(one, "failed" if one == names[2] else "done", "", records[one]) for one in task.ids]
+        ledger.take(task.name, outcomes)
         (again,) = make_tasks(plan, ledger)
         assert (again.shard, again.ids) == (1, names[6:7])
         ledger.take(again.name, [Outcome(names[6], "failed", "", records[names[6]])])
@@ -349,7 +349,7 @@ def test_lens_folders(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.
     tiny_plan["lenses"] = {"builtin": False, "folders": [str(folder)], "survey": False}
     file = write_plan(tmp_path / "plan.toml", tiny_plan)
     assert run(["synth", "check", str(file)]) == 2
-    message = told(capsys)
+    message = refusal(capsys)
     assert "lenses: all 2 were rejected" in message
     assert "bad.zmx" in message
     for lenses, words in (
@@ -360,7 +360,7 @@ def test_lens_folders(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.
     ):
         tiny_plan["lenses"] = lenses
         assert run(["synth", "check", str(write_plan(file, tiny_plan))]) == 2
-        assert words in told(capsys)
+        assert words in refusal(capsys)
 
 
 def test_all_lenses_outside_the_survey(tiny_plan: dict[str, Any]) -> None:
@@ -378,9 +378,9 @@ def test_copies_of_a_lens_count_once(tmp_path: Path, tiny_plan: dict[str, Any]) 
         folder.mkdir()
     write_lens(load_lens("phone-us9316811"), one / "copy.json")
     plan = {"only": ["phone-us9*", "copy*"], "survey": False, "folders": [str(one)]}
-    found = find_lenses(make_plan(tiny_plan | {"lenses": plan}))
-    assert "copy.json" not in found.lenses
-    assert ("copy.json", "the same prescription as phone-us9316811") in found.rejected
+    pool = find_lenses(make_plan(tiny_plan | {"lenses": plan}))
+    assert "copy.json" not in pool.lenses
+    assert ("copy.json", "the same prescription as phone-us9316811") in pool.rejected
     shutil.copy(one / "copy.json", two / "copy.json")
     plan["folders"] = [str(one), str(two)]
     with pytest.raises(PlanError, match=r"copy\.json is there twice"):
@@ -396,14 +396,14 @@ def test_folders_that_cannot_be_written(
     file = write_plan(tmp_path / "plan.toml", tiny_plan)
     (tmp_path / "file").write_text("in the way")
     assert run(["synth", "run", str(file), "--out", str(tmp_path / "file" / "out")]) == 2
-    assert str(tmp_path / "file") in told(capsys)
+    assert str(tmp_path / "file") in refusal(capsys)
     assert run(["synth", "run", str(file), "--out", str(tmp_path / "file")]) == 2
-    assert str(tmp_path / "file") in told(capsys)
+    assert str(tmp_path / "file") in refusal(capsys)
     full = tmp_path / "full"
     full.mkdir()
     (full / "thesis.tex").write_text("years of work")
     assert run(["synth", "run", str(file), "--out", str(full)]) == 2
-    assert f"{full}: the folder is not empty (thesis.tex) and holds no ledger: take a new one" in told(capsys)
+    assert f"{full}: the folder is not empty (thesis.tex) and holds no ledger: take a new one" in refusal(capsys)
     assert [p.name for p in full.iterdir()] == ["thesis.tex"]
 
 
@@ -412,7 +412,7 @@ def test_a_folder_without_permission(tmp_path: Path, tiny_plan: dict[str, Any], 
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     assert run(["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out", str(locked)]) == 2
-    assert "no permission" in told(capsys)
+    assert "no permission" in refusal(capsys)
 
 
 def test_a_changed_plan_is_refused(
@@ -424,7 +424,7 @@ def test_a_changed_plan_is_refused(
     tiny_plan["train"]["pairs"], tiny_plan["seed"] = 2, 5
     file = write_plan(tmp_path / "plan.toml", tiny_plan)
     assert run(["synth", "run", str(file), "--out", str(out)]) == 2
-    message = told(capsys)
+    message = refusal(capsys)
     assert "seed: 3 -> 5; train.pairs: 6 -> 2" in message
     assert "--replan" in message
     assert {p: p.read_bytes() for p in out.rglob("*.png")} == before
@@ -443,7 +443,7 @@ def test_photographs_that_are_gone_are_refused_or_forgotten(
     assert run([*command, "--limit", "1"]) == 0
     (photos / "p0.png").unlink()
     assert run(command) == 2
-    assert "p0.png is gone" in told(capsys)
+    assert "p0.png is gone" in refusal(capsys)
     assert run([*command, "--replan"]) == 0
     every = [(one, record) for one, _, _, record in items(out)]
     assert [one for one, _ in every if one.startswith("train")] == [identity("train", k) for k in range(9)]
@@ -480,13 +480,13 @@ def test_folders_that_were_moved(
     photo_plan["sources"] = [{"kind": "rgb", "folder": "pictures"}]
     write_plan(new / "plan.toml", photo_plan)
     assert go_on(new) == 2
-    assert "lie elsewhere than when this folder was begun, and p0.png is another one there" in told(capsys)
+    assert "lie elsewhere than when this folder was begun, and p0.png is another one there" in refusal(capsys)
     assert go_on(new) == 2  # not taken for looked at
     capsys.readouterr()
     (new / "pictures" / "p0.png").write_bytes(right)
     shown = ["synth", "show", str(out), pair, "--out", str(tmp_path / "pair.png")]
     assert run(shown) == 2
-    assert "photos is not a folder: if its files lie elsewhere now, give the plan (--plan)" in told(capsys)
+    assert "photos is not a folder: if its files lie elsewhere now, give the plan (--plan)" in refusal(capsys)
     assert run([*shown, "--plan", str(new / "plan.toml")]) == 0
     assert go_on(new) == 0
     assert {p: p.read_bytes() for p in done} == done
@@ -495,8 +495,8 @@ def test_folders_that_were_moved(
         ledger.take("broken", [Outcome("train-000900", "failed", f"{new}/pictures/more/p9.png: cannot be decoded")])
     assert run(["synth", "report", str(out)]) == 0
     assert ">more/p9.png: cannot be decoded<" in (out / "report.html").read_text()
-    kept = json.loads((out / "plan.json").read_text())
-    assert kept["plan"]["sources"][0]["folder"] == "../../pictures"
+    published = json.loads((out / "plan.json").read_text())
+    assert published["plan"]["sources"][0]["folder"] == "../../pictures"
     for name in ("plan.json", "README.md", "pairs.jsonl", "report.html"):
         assert str(tmp_path) not in (out / name).read_text()
     (out / LEDGER).unlink()  # as it is passed on
@@ -504,7 +504,7 @@ def test_folders_that_were_moved(
     # A plan that differs in more is another.
     write_plan(new / "plan.toml", photo_plan | {"seed": 5})
     assert run([*shown, "--plan", str(new / "plan.toml")]) == 2
-    assert "was made by another plan than the given one (seed: 3 -> 5)" in told(capsys)
+    assert "was made by another plan than the given one (seed: 3 -> 5)" in refusal(capsys)
 
 
 def test_photographs_changed_in_their_place(
@@ -521,7 +521,7 @@ def test_photographs_changed_in_their_place(
         write_photo(photos, f"p{k}", 100 + k)
     capsys.readouterr()
     assert run(command) == 2
-    message = told(capsys)
+    message = refusal(capsys)
     assert "is not the one that it was planned with; what is finished is safe" in message
     assert "--replan" in message
     assert run([*command, "--replan"]) == 0
@@ -538,13 +538,13 @@ def test_a_folder_has_one_run_at_a_time_and_a_ledger_one_folder(
     command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out"]
     with Ledger(out / LEDGER) as ledger:
         assert run([*command, str(out)]) == 2
-        assert "another run is at work here" in told(capsys)
+        assert "another run is at work here" in refusal(capsys)
         ledger.put("target", str(out))
     foreign = tmp_path / "foreign" / "train" / "input" / "000000.png"
     foreign.parent.mkdir(parents=True)
     foreign.write_bytes(b"somebody else's")
     assert run([*command, str(tmp_path / "foreign"), "--ledger", str(out / LEDGER)]) == 2
-    assert f"this ledger is that of {out}" in told(capsys)
+    assert f"this ledger is that of {out}" in refusal(capsys)
     assert foreign.exists()
 
 
@@ -554,10 +554,10 @@ def test_a_folder_has_one_run_at_a_time_and_a_ledger_one_folder(
 def test_what_the_other_commands_refuse(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     for command in ("verify", "report"):
         assert run(["synth", command, str(tmp_path / "none")]) == 2
-        assert str(tmp_path / "none") in told(capsys)
+        assert str(tmp_path / "none") in refusal(capsys)
     assert run(["synth", "show", str(tmp_path), "train-000000"]) == 2
-    assert "no data set" in told(capsys)
+    assert "no data set" in refusal(capsys)
     assert run(["synth", "run", "x.toml", "--out", str(tmp_path / "o"), "--engine", "cloud"]) == 2
-    told(capsys)
+    refusal(capsys)
     assert run(["synth", "run", "x.toml", "--out", str(tmp_path / "o"), "--workers", "0"]) == 2
-    assert "workers" in told(capsys)
+    assert "workers" in refusal(capsys)

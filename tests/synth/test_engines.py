@@ -115,10 +115,10 @@ def test_pairs_of_a_cluster_are_the_same_bytes(
     summary = run_plan(make_plan(tiny_plan), "relative", RayEngine(2))
     assert summary.complete
     assert summary.failed == 0
-    made, expected = contents(tmp_path / "relative"), contents(reference_folder)
-    assert sum(name.endswith("png") for name in made) == 21
-    assert made.keys() == expected.keys()
-    assert [name for name in expected if made[name] != expected[name]] == []
+    actual, expected = contents(tmp_path / "relative"), contents(reference_folder)
+    assert sum(name.endswith("png") for name in actual) == 21
+    assert actual.keys() == expected.keys()
+    assert [name for name in expected if actual[name] != expected[name]] == []
 
 
 def contents(folder: Path) -> dict[str, bytes]:

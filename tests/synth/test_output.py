@@ -198,9 +198,9 @@ def test_the_card_s_loader_loads(tmp_path: Path) -> None:
     code = code.replace("import torch\n", "").replace(
         "torch.from_numpy(p.copy()).permute(2, 0, 1).float() / 255", "p / 255"
     )
-    found: dict[str, object] = {}
-    exec(code, found)
-    pairs = found["Pairs"](folder / "train/input", folder / "train/target")  # type: ignore[operator]
+    namespace: dict[str, object] = {}
+    exec(code, namespace)
+    pairs = namespace["Pairs"](folder / "train/input", folder / "train/target")  # type: ignore[operator]
     assert len(pairs) == 3
     blurred, sharp = pairs[2]
     assert blurred.shape == sharp.shape == (48, 48, 3)
@@ -211,11 +211,11 @@ def testrole_noise_half_pixels() -> None:
     """Both halves together have the electrons of the whole pixel, and were read out twice."""
     shot, read = np.array([2e-4], np.float32), np.array([1e-4], np.float32)
     grey = jnp.full((400, 400), 0.25, jnp.float32)
-    seen = {}
+    pictures = {}
     for number, role in enumerate(("blurred", "left", "right")):
         noise = jax.tree.map(lambda leaf: leaf[0], role_noise(role, shot, read))
-        seen[role] = np.asarray(add_noise(jax.random.key(number), grey, noise), float)
-    mean = (seen["left"] + seen["right"]) / 2.0
+        pictures[role] = np.asarray(add_noise(jax.random.key(number), grey, noise), float)
+    mean = (pictures["left"] + pictures["right"]) / 2.0
     assert mean.mean() == pytest.approx(0.25, abs=2e-4)
-    assert seen["blurred"].var() == pytest.approx(2e-4 * 0.25 + 1e-4, rel=0.02)
+    assert pictures["blurred"].var() == pytest.approx(2e-4 * 0.25 + 1e-4, rel=0.02)
     assert mean.var() == pytest.approx(2e-4 * 0.25 + 2e-4, rel=0.02)

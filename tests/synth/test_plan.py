@@ -25,9 +25,9 @@ from defocus.synth.places import (
 from defocus.synth.plan import load_plan, make_plan
 
 
-def said(given: dict[str, Any]) -> str:
+def message_of(settings: dict[str, Any]) -> str:
     with pytest.raises(PlanError) as caught:
-        make_plan(given)
+        make_plan(settings)
     return str(caught.value)
 
 
@@ -48,7 +48,7 @@ def test_the_defaults_are_the_paper_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "key", "offer"),
+    ("settings", "key", "offer"),
     [
         ({"sead": 3}, "sead", "'seed'"),
         ({"trian": {"pairs": 3}}, "trian", "'train'"),
@@ -62,15 +62,15 @@ def test_the_defaults_are_the_paper_s() -> None:
         ({"output": {"zzzz": 1}}, "output.zzzz", "known are layout, bits"),
     ],
 )
-def test_a_typo_names_the_key_and_the_right_one(given: dict[str, Any], key: str, offer: str) -> None:
-    message = said(given)
+def test_a_typo_names_the_key_and_the_right_one(settings: dict[str, Any], key: str, offer: str) -> None:
+    message = message_of(settings)
     assert f"unknown key '{key}'" in message
     assert offer in message
     assert "\n" not in message
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("settings", "words"),
     [
         ({"seed": "three"}, ["seed", "integer", "'three'"]),
         ({"seed": -1}, ["seed", "-1"]),
@@ -97,8 +97,8 @@ def test_a_typo_names_the_key_and_the_right_one(given: dict[str, Any], key: str,
         ({"sensor": {"noise": "low"}, "seed": -4}, ["sensor.noise", "seed", "; "]),  # all that is wrong, at once
     ],
 )
-def test_wrong_values_are_named(given: dict[str, Any], words: list[str]) -> None:
-    message = said(given)
+def test_wrong_values_are_named(settings: dict[str, Any], words: list[str]) -> None:
+    message = message_of(settings)
     for word in words:
         assert word in message, message
     assert "\n" not in message
@@ -174,35 +174,35 @@ def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         source = {"kind": "rgb", "folder": str(photos), "depth": depth}
         return make_plan({"sources": [source], "lenses": {"folders": [str(lenses)]}}).as_json()
 
-    def places(given: dict[str, Any]) -> tuple[str, str, str]:
-        return given["sources"][0]["folder"], given["lenses"]["folders"][0], given["sources"][0]["depth"]
+    def places(settings: dict[str, Any]) -> tuple[str, str, str]:
+        return settings["sources"][0]["folder"], settings["lenses"]["folders"][0], settings["sources"][0]["depth"]
 
     # In the user's home, and in that of another: only what lies below a folder of theirs is told, or nothing.
     out, theirs = home / "sets" / "out", tmp_path / "home" / "bob" / "lenses"
-    given = plan(home / "photos", theirs, str(home / "depth" / "{stem}.png"))
-    assert places(published_places(given, out)) == ("../../photos", "lenses", "{stem}.png")
-    assert places(ledger_places(given, out)) == ("../../photos", str(theirs), str(home / "depth" / "{stem}.png"))
-    assert places(without_places(given)) == ("photos", "lenses", "{stem}.png")
-    assert places(published_places(given, None)) == ("photos", "lenses", "{stem}.png")  # an address, no folder
+    settings = plan(home / "photos", theirs, str(home / "depth" / "{stem}.png"))
+    assert places(published_places(settings, out)) == ("../../photos", "lenses", "{stem}.png")
+    assert places(ledger_places(settings, out)) == ("../../photos", str(theirs), str(home / "depth" / "{stem}.png"))
+    assert places(without_places(settings)) == ("photos", "lenses", "{stem}.png")
+    assert places(published_places(settings, None)) == ("photos", "lenses", "{stem}.png")  # an address, no folder
     assert places(published_places(plan(Path("/photos"), out / "lenses"), out)) == ("photos", "lenses", "{stem}.npz")
     # What is kept is found again; after a move, beside the moved folder. Older versions kept whole paths.
-    assert absolute_places(ledger_places(given, out), out) == given
-    assert absolute_places(given, out) == given
-    moved = absolute_places(ledger_places(given, out), tmp_path / "disk" / "sets" / "out")
+    assert absolute_places(ledger_places(settings, out), out) == settings
+    assert absolute_places(settings, out) == settings
+    moved = absolute_places(ledger_places(settings, out), tmp_path / "disk" / "sets" / "out")
     assert moved["sources"][0]["folder"] == str(tmp_path / "disk" / "photos")
-    assert same_places(given, absolute_places(ledger_places(given, out), out))
-    assert not same_places(given, moved)
+    assert same_places(settings, absolute_places(ledger_places(settings, out), out))
+    assert not same_places(settings, moved)
     # Plans that differ in places alone are the same, whatever the folders are called; others are not.
     other = plan(tmp_path / "pictures", tmp_path / "glass", str(tmp_path / "maps" / "{stem}.png"))
-    assert apart_from_places(given) == apart_from_places(other)
-    assert apart_from_places(given) != apart_from_places(plan(home / "photos", theirs))
-    one = make_plan(given).fingerprint
+    assert apart_from_places(settings) == apart_from_places(other)
+    assert apart_from_places(settings) != apart_from_places(plan(home / "photos", theirs))
+    one = make_plan(settings).fingerprint
     assert one == make_plan(moved).fingerprint
     assert one != make_plan(other).fingerprint
     names = f"{home}/photos/a/b.png: no picture, {home}/depth/b.png: no depth, {theirs}/x.json: no lens, /photos: none"
-    assert placeless(names, given) == "a/b.png: no picture, b.png: no depth, x.json: no lens, /photos: none"
+    assert placeless(names, settings) == "a/b.png: no picture, b.png: no depth, x.json: no lens, /photos: none"
     assert placeless("/x.png: no depth", plan(Path("photos"), theirs, "/{stem}.png")) == "/x.png: no depth"
-    text = card_text(make_plan(given), [], sample=False)
+    text = card_text(make_plan(settings), [], sample=False)
     assert "`photos`" in text
     assert str(tmp_path) not in text
 

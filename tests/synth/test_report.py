@@ -87,7 +87,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, change: Change, problem: str) ->
     folder = fake_folder(tmp_path / "set", pairs=(2, 0, 2))
     change(folder)
     problems = verify_folder(folder).problems
-    assert any(re.search(problem, told) for told in problems), problems
+    assert any(re.search(problem, line) for line in problems), problems
 
 
 def _edit_record(folder: Path, identity: str, edit: Callable[[dict], object]) -> None:
@@ -115,7 +115,7 @@ def test_records_that_contradict_are_named(tmp_path: Path, edit: Callable[[dict]
     folder = fake_folder(tmp_path / "set", pairs=(2, 0, 8))
     _edit_record(folder, "train-000003", edit)
     problems = verify_folder(folder).problems
-    assert any(re.search(problem, told) for told in problems), problems
+    assert any(re.search(problem, line) for line in problems), problems
 
 
 def test_bits_that_were_not_promised_and_pairs_that_lack(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
     _damage(shard)
     assert verify_folder(folder).problems[0] == "train/shard-000001.tar: not what checksums.sha256 says"
     shard.write_bytes(shard.read_bytes()[:700])
-    assert any("the shard cannot be read" in told for told in verify_folder(folder).problems)
+    assert any("the shard cannot be read" in line for line in verify_folder(folder).problems)
     shard.unlink()
     assert verify_folder(folder).problems == ["train/shard-000001.tar: missing"]
 
@@ -213,8 +213,8 @@ def test_what_is_wrong_with_a_foreign_folder_is_named(tmp_path: Path) -> None:
         r"source/5\.png: the same picture",
     )
     assert len(problems) == len(expected), problems
-    for pattern, told in zip(expected, problems, strict=True):
-        assert re.search(pattern, told), (pattern, told)
+    for pattern, line in zip(expected, problems, strict=True):
+        assert re.search(pattern, line), (pattern, line)
     assert len(verify_folder(folder, pictures=False).problems) == 3
 
 
@@ -275,10 +275,10 @@ def test_the_sheet_shows_every_split() -> None:
     ids = {
         s: [f"{s}-{n:06d}" for n in range(count)] for s, count in (("train", 40_000), ("validation", 1000), ("test", 3))
     }
-    chosen = sheet_ids(ids)
-    assert len(chosen) == len(set(chosen)) == 64
-    assert sum(c.startswith("validation") for c in chosen) == 8
-    assert sum(c.startswith("test") for c in chosen) == 3
+    sheet = sheet_ids(ids)
+    assert len(sheet) == len(set(sheet)) == 64
+    assert sum(c.startswith("validation") for c in sheet) == 8
+    assert sum(c.startswith("test") for c in sheet) == 3
     assert sheet_ids({"train": ids["train"][:5]}) == ids["train"][:5]
 
 

@@ -94,10 +94,10 @@ def test_the_filter_is_the_worst_over_all_focus_distances_and_depths(pool: LensP
     for near, far in ((0.1, 0.13), (0.5, 0.52), (0.4, 3.0), (1.0, 2.0), (2.0, 40.0), (3.0, 3.0), (10.0, 250.0)):
         depths = np.geomspace(near, far, 500)
         reach = focus_draws.reach(focus_draws.clusters(depths, plan.focus), plan.focus)
-        said = safe_lenses(choice.table, plan, diagonal, (near, far), reach)
+        safe_rows = safe_lenses(choice.table, plan, diagonal, (near, far), reach)
         at = 1.0 / np.linspace(1.0 / near, 1.0 / far, 41)[:, None]
         focus = 1.0 / np.linspace(1.0 / reach[0], 1.0 / reach[1], 41)[None, :]
-        for lens, safe in zip(choice.lenses, said, strict=True):
+        for lens, safe in zip(choice.lenses, safe_rows, strict=True):
             thin = Thin.of(lens)
             blur, samples = float(thin.coc_px(at, focus, diagonal).max()), float(thin.samples(at, focus).max())
             imaged = min(near, reach[0]) * 1e3 + thin.to_object > thin.focal  # nearer points have no image
@@ -127,7 +127,7 @@ def test_every_focus_distance_lies_within_the_reach() -> None:
 def _patches(count: int) -> list[np.ndarray]:
     """Depths as patches have them: walls, slopes, objects before a ground, beyond both limits."""
     random = np.random.default_rng(8)
-    made = []
+    patches = []
     for number in range(count):
         base = 10.0 ** random.uniform(-1.0, 2.4)
         if number % 4 == 0:
@@ -137,8 +137,8 @@ def _patches(count: int) -> list[np.ndarray]:
         else:
             objects = np.clip(base * 10.0 ** random.uniform(0.0, 1.5, random.integers(2, 7)), 0.1, 250.0)
             depths = objects[random.integers(len(objects), size=400)] * random.uniform(0.98, 1.02, 400)
-        made.append(np.clip(depths, 0.1, 250.0))
-    return made
+        patches.append(np.clip(depths, 0.1, 250.0))
+    return patches
 
 
 def _t(depth_m: np.ndarray | float) -> np.ndarray:
@@ -177,13 +177,13 @@ def test_focus_distances_of_thousands_of_patches() -> None:
             continue
         with_inner += 1
         steps = np.diff(places)
-        chosen = int(np.argmin(np.abs(places - t)))
-        gap = min(steps[max(chosen - 1, 0)], steps[min(chosen, len(steps) - 1)])
-        assert abs(t - places[chosen]) <= gap / 2.0 + 1e-9  # noise within half of the neighbour's gap
-        at_ends += chosen in (0, len(places) - 1)
-        if 0 < chosen < len(places) - 1:
-            inner_ranks.append((chosen - 1 + random.random()) / (len(places) - 2))
-            offsets.append((t - places[chosen]) / gap + 0.5)
+        nearest = int(np.argmin(np.abs(places - t)))
+        gap = min(steps[max(nearest - 1, 0)], steps[min(nearest, len(steps) - 1)])
+        assert abs(t - places[nearest]) <= gap / 2.0 + 1e-9  # noise within half of the neighbour's gap
+        at_ends += nearest in (0, len(places) - 1)
+        if 0 < nearest < len(places) - 1:
+            inner_ranks.append((nearest - 1 + random.random()) / (len(places) - 2))
+            offsets.append((t - places[nearest]) / gap + 0.5)
         half = (places[-1] - places[0]) / 2.0
         lean.append((t - (places[0] + half)) / half)
     assert with_inner > 1500
@@ -252,8 +252,8 @@ def test_noise_and_highlights(candidates: list[dict[str, Any]]) -> None:
 
 def test_augmentation_at_the_paper_s_size() -> None:
     """At 384 pixels out of 1680×1120 every drawn place fits, so nothing bends the distributions."""
-    made = [fitting_place(384, PAPER_SHAPE, Augment(), generator(0, "train", n, "place")) for n in range(3000)]
-    centre, rotation, scale, flip, exposure = (np.array(v) for v in zip(*made, strict=True))  # type: ignore[arg-type]
+    placements = [fitting_place(384, PAPER_SHAPE, Augment(), generator(0, "train", n, "place")) for n in range(3000)]
+    centre, rotation, scale, flip, exposure = (np.array(v) for v in zip(*placements, strict=True))  # type: ignore[arg-type]
     assert kstest(rotation / (2.0 * math.pi) + 0.5, "uniform").pvalue > LIKELY
     for values in (scale, exposure):
         assert kstest(np.log(values / 0.7) / np.log(2.0), "uniform").pvalue > LIKELY
@@ -356,8 +356,8 @@ def test_a_level_that_no_lens_reaches_takes_the_nearest(photograph: Sharp, pool:
 
 def test_levels_count_what_is_rendered(photograph: Sharp, pool: LensPool) -> None:
     """With one depth for the whole patch, its blur is the one that is asked for."""
-    wanted = {"levels_px": [0.4, 0.8], "weights": [0, 1]}
-    plan = make_plan(SMALL | LARGE_BLUR | {"depth": {"mode": "single"}, "blur": wanted})
+    levels = {"levels_px": [0.4, 0.8], "weights": [0, 1]}
+    plan = make_plan(SMALL | LARGE_BLUR | {"depth": {"mode": "single"}, "blur": levels})
     blur = _largest(_drawn(plan, photograph, pool, 60))
     assert np.mean((blur >= 0.35) & (blur <= 0.85)) > 0.85
 
@@ -372,27 +372,27 @@ def test_blurred_copies_rank_lower(photograph: Sharp) -> None:
     for k in range(len(rows)):
         for level in (0, 1):
             assert (measures[len(rows) + 2 * k + level] < measures[k]).all()
-    kept = sharpest(measures, len(rows))
-    assert sorted(kept) == list(range(len(rows)))  # a third of the pool: the unblurred ones, all before all others
+    ranking = sharpest(measures, len(rows))
+    assert sorted(ranking) == list(range(len(rows)))  # a third of the pool: the unblurred ones, all before all others
 
 
 def test_sharpness_is_sobel_of_grey_display_values(photograph: Sharp) -> None:
     patch = photograph.linear[10:58, 20:68]
     light = np.clip(patch @ np.array([0.2126, 0.7152, 0.0722]), 0, 1)
     grey = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
-    for scale, found in zip((1, 2, 4), np.asarray(jax.jit(sharpness)(patch)), strict=True):
+    for scale, value in zip((1, 2, 4), np.asarray(jax.jit(sharpness)(patch)), strict=True):
         small = grey.reshape(48 // scale, scale, 48 // scale, scale).mean((1, 3))
         magnitude = np.hypot(sobel(small, 0), sobel(small, 1))[1:-1, 1:-1]
-        assert found == pytest.approx(magnitude.mean(), rel=1e-4)
+        assert value == pytest.approx(magnitude.mean(), rel=1e-4)
 
 
 def test_the_rank_is_the_product_of_stretched_measures() -> None:
     measures = np.random.default_rng(2).gamma(2.0, 1.0, (300, 3)) * [1.0, 10.0, 0.1]
     stretched = [(c - c.min()) / (c.max() - c.min()) for c in measures.T]
     score = stretched[0] * stretched[1] * stretched[2]
-    kept = sharpest(measures, 200)
-    assert set(kept) == set(np.argsort(score)[100:])
-    assert (np.diff(score[kept]) <= 0).all()
+    ranking = sharpest(measures, 200)
+    assert set(ranking) == set(np.argsort(score)[100:])
+    assert (np.diff(score[ranking]) <= 0).all()
     assert list(sharpest(np.ones((4, 3)), 2)) == [0, 1]  # all alike: in their order
 
 
@@ -407,13 +407,13 @@ def test_without_the_filter_the_first_are_kept() -> None:
 
 def test_seven_hundred_lenses_are_divided_as_in_the_paper() -> None:
     names = [f"lens-{k:03d}" for k in range(700)]
-    made = divide(make_plan({}), names, "lenses")
-    assert {k: len(v) for k, v in made.items()} == {"train": 420, "validation": 140, "test": 140}
-    assert sorted(n for part in made.values() for n in part) == names
+    division = divide(make_plan({}), names, "lenses")
+    assert {k: len(v) for k, v in division.items()} == {"train": 420, "validation": 140, "test": 140}
+    assert sorted(n for part in division.values() for n in part) == names
     other = divide(make_plan({"seed": 1}), names, "lenses")
-    assert other["train"] != made["train"]
+    assert other["train"] != division["train"]
     # A permutation, not a slice of the alphabet.
-    assert 0.5 < np.mean([int(n[-3:]) < 350 for n in made["train"]]) / 0.5 < 1.5
+    assert 0.5 < np.mean([int(n[-3:]) < 350 for n in division["train"]]) / 0.5 < 1.5
 
 
 def test_states_of_one_lens_stay_together(pool: LensPool) -> None:
@@ -428,17 +428,17 @@ def test_states_of_one_lens_stay_together(pool: LensPool) -> None:
 
 
 def test_images_are_in_one_split_each() -> None:
-    found = find_sources(make_plan({"sources": [{"count": 40}, {"count": 20, "names": ["portrait"]}]}))
-    assert {k: len(v) for k, v in found.items()} == {"train": 42, "validation": 9, "test": 9}
-    assert len({s.name for group in found.values() for s in group}) == 60
+    sources = find_sources(make_plan({"sources": [{"count": 40}, {"count": 20, "names": ["portrait"]}]}))
+    assert {k: len(v) for k, v in sources.items()} == {"train": 42, "validation": 9, "test": 9}
+    assert len({s.name for group in sources.values() for s in group}) == 60
 
 
 def test_splits_by_name() -> None:
     plan = make_plan(
         {"train": {"lenses": ["a*"]}, "validation": {"lenses": ["b.zmx"]}, "test": {"lenses": ["sub/*", "c?"]}}
     )
-    made = divide(plan, ["a1", "a2@wide", "a2@tele", "deep/b.zmx", "sub/x", "c1", "unused"], "lenses")
-    assert made == {"train": ("a1", "a2@wide", "a2@tele"), "validation": ("deep/b.zmx",), "test": ("sub/x", "c1")}
+    division = divide(plan, ["a1", "a2@wide", "a2@tele", "deep/b.zmx", "sub/x", "c1", "unused"], "lenses")
+    assert division == {"train": ("a1", "a2@wide", "a2@tele"), "validation": ("deep/b.zmx",), "test": ("sub/x", "c1")}
     with pytest.raises(PlanError, match=r"test\.lenses: c1 is in validation as well"):
         divide(
             make_plan({"train": {"lenses": ["a*"]}, "validation": {"lenses": ["c*"]}, "test": {"lenses": ["c1"]}}),
@@ -465,9 +465,9 @@ def test_few_lenses_leave_one_for_each_split() -> None:
     for count in range(3, 12):
         whats: tuple[Literal["lenses", "images"], ...] = ("lenses", "images")
         for what in whats:
-            made = divide(make_plan({}), [f"{k}" for k in range(count)], what)
-            assert min(len(v) for v in made.values()) >= 1, (count, what)
-            assert sum(len(v) for v in made.values()) == count
+            division = divide(make_plan({}), [f"{k}" for k in range(count)], what)
+            assert min(len(v) for v in division.values()) >= 1, (count, what)
+            assert sum(len(v) for v in division.values()) == count
 
 
 def test_candidates_are_spread_evenly_over_photographs() -> None:

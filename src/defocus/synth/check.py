@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DefocusError, PlanError
-from .lens_pool import LensPool, find_lenses
-from .plan import Plan, PlanLike, SplitName, as_plan
-from .sources import SourceName, find_sources, missing_depths, read_source
+from .lens_pool import find_lenses
+from .plan import PlanLike, SplitName, as_plan
+from .sources import find_sources, missing_depths, read_source
 
 BYTES_PER_PIXEL = {8: 2.0, 16: 5.5}  # of a picture as PNG, about
 
@@ -39,44 +39,34 @@ def preview_plan(
     """Check a plan. With `read`, every photograph is opened once. Raises `PlanError` where nothing could be made."""
     plan, progress = as_plan(plan), progress or (lambda *_: None)
     sources = find_sources(plan)
-    problems = [f"{name}: no depth file" for name in missing_depths(plan)]
-    files = [s for group in sources.values() for s in group if s.photo is not None]
-    if read:
-        unreadable: dict[str, str] = {}
-        for number, source in enumerate(files):
-            progress("reading photographs", number / len(files))
-            unreadable |= _problem(source, plan)
-        problems += unreadable.values()
-        for split, group in sources.items():
-            if all(source.name in unreadable for source in group):
-                raise PlanError(
-                    f"{split}: none of its {len(group)} photographs can be read, the first: {unreadable[group[0].name]}"
-                )
-    lenses: LensPool = find_lenses(plan, lambda done, total: progress("surveying lenses", done / total))
-    roles = 4 if plan.sensor.dual_pixel else 2
+    unreadable: dict[str, str] = {}
+    photographs = [s for group in sources.values() for s in group if s.photo is not None] if read else []
+    for number, source in enumerate(photographs):
+        progress("reading photographs", number / len(photographs))
+        try:
+            read_source(source, plan)
+        except DefocusError as error:
+            unreadable[source.name] = str(error)
+    for split, group in sources.items():
+        if all(source.name in unreadable for source in group):
+            raise PlanError(
+                f"{split}: none of its {len(group)} photographs can be read, the first: {unreadable[group[0].name]}"
+            )
+    lenses = find_lenses(plan, lambda done, total: progress("surveying lenses", done / total))
     pairs = {split: plan.split(split).pairs for split in plan.splits}
-    needed = int(sum(pairs.values()) * roles * plan.patch.size**2 * BYTES_PER_PIXEL[plan.output.bits])
+    pictures = sum(pairs.values()) * (4 if plan.sensor.dual_pixel else 2)
     return PlanPreview(
-        {split: len(names) for split, names in sources.items()},
-        {split: len(names) for split, names in lenses.of_split.items()},
-        pairs,
-        {split: plan.candidates(split) for split in plan.splits},
-        lenses.rejected,
-        tuple(problems),
-        needed,
-        None if folder is None else _free(folder),
+        images={split: len(names) for split, names in sources.items()},
+        lenses={split: len(names) for split, names in lenses.of_split.items()},
+        pairs=pairs,
+        candidates={split: plan.candidates(split) for split in plan.splits},
+        rejected_lenses=lenses.rejected,
+        problems=(*(f"{name}: no depth file" for name in missing_depths(plan)), *unreadable.values()),
+        bytes_needed=int(pictures * plan.patch.size**2 * BYTES_PER_PIXEL[plan.output.bits]),
+        bytes_free=None if folder is None else _free_bytes(folder),
     )
 
 
-def _problem(source: SourceName, plan: Plan) -> dict[str, str]:
-    """Why a photograph cannot be read, by its name; empty if it can."""
-    try:
-        read_source(source, plan)
-    except DefocusError as error:
-        return {source.name: str(error)}
-    return {}
-
-
-def _free(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     parent = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
     return shutil.disk_usage(parent).free

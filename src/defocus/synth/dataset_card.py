@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import Self
 
 import numpy as np
 
@@ -21,44 +20,35 @@ from .plan import SPLITS, Plan
 
 
 class PairStatistics:
-    """The numbers of a data set's pairs that cards and reports tell, without the records themselves."""
+    """The numbers of a data set's pairs that cards and reports tell, without the records, which are read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[Record]) -> None:
         self.ids: list[str] = []
-        self.values: dict[str, list[float]] = {}  # of each pair
+        self.values: dict[str, list[float]] = defaultdict(list)  # of each pair
         self.images: dict[str, set[str]] = {split: set() for split in SPLITS}
         self.lenses: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}  # pairs of each
         self.pairs: dict[str, int] = dict.fromkeys(SPLITS, 0)
         self.bytes = 0
         self.side_px = 0
-
-    @classmethod
-    def of(cls, records: Iterable[Record]) -> Self:
-        """Statistics of records, which are read once."""
-        statistics = cls()
         for record in records:
-            statistics._add(record)
-        return statistics
-
-    def _add(self, record: Record) -> None:
-        values = {
-            "blur_px": largest_blur_px(record),
-            "focus_m": record["focus_m"],
-            "nearest_m": record["depth_m"][0],
-            "farthest_m": record["depth_m"][1],
-            "field_radius": math.hypot(*record["field"]),
-            "f_number": record["f_number"],
-            "layers": len(record.get("layer_depth_m", ())),
-        }
-        for name, value in values.items():
-            self.values.setdefault(name, []).append(value)
-        split = record["split"]
-        self.ids.append(record["id"])
-        self.images[split].add(record["source"])
-        self.lenses[split][record["lens"]] += 1
-        self.pairs[split] += 1
-        self.bytes += sum(file["bytes"] for file in record.get("files", {}).values())
-        self.side_px = record["patch_px"]
+            values = {
+                "blur_px": largest_blur_px(record),
+                "focus_m": record["focus_m"],
+                "nearest_m": record["depth_m"][0],
+                "farthest_m": record["depth_m"][1],
+                "field_radius": math.hypot(*record["field"]),
+                "f_number": record["f_number"],
+                "layers": len(record.get("layer_depth_m", ())),
+            }
+            for name, value in values.items():
+                self.values[name].append(value)
+            split = record["split"]
+            self.ids.append(record["id"])
+            self.images[split].add(record["source"])
+            self.lenses[split][record["lens"]] += 1
+            self.pairs[split] += 1
+            self.bytes += sum(file["bytes"] for file in record.get("files", {}).values())
+            self.side_px = record["patch_px"]
 
     @property
     def disjoint(self) -> bool:
@@ -73,7 +63,7 @@ def card_text(plan: Plan, records: Iterable[Record], *, sample: bool = True) -> 
     """The card as Markdown; `sample`: there is a sample figure."""
     from ..draw.pages import page
 
-    statistics = PairStatistics.of(records)
+    statistics = PairStatistics(records)
     values = statistics.values
     ranges = values and {
         "blur_px": np.percentile(values["blur_px"], [5, 50, 95]).tolist(),

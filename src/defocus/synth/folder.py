@@ -28,15 +28,12 @@ class PairFolder:
         """Records of all pairs, in the order of splits and numbers."""
         return read_records(self.store)
 
-    def close(self) -> None:
-        if self.ledger is not None:
-            self.ledger.close()
-
     def __enter__(self) -> PairFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self.ledger is not None:
+            self.ledger.close()
 
 
 def open_folder(folder: str | Path) -> PairFolder:

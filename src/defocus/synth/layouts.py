@@ -52,6 +52,11 @@ def member_name(record_id: str, role: str) -> str:
     return f"{record_id.rpartition('-')[2]}.{role}.png"
 
 
+def file_facts(data: bytes) -> dict[str, Any]:
+    """What a record says of a picture's bytes: sha256 and their number."""
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
 def shard_bytes(
     members: Iterable[tuple[str, Mapping[str, bytes], Mapping[str, Any]]],
 ) -> tuple[bytes, dict[str, dict[str, dict[str, Any]]]]:
@@ -63,12 +68,10 @@ def shard_bytes(
     index: dict[str, dict[str, dict[str, Any]]] = {}
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for identity, pictures, record in members:
-            index[identity] = {}
-            for role in sorted(pictures, key=ROLES.index):
-                data, name = pictures[role], member_name(identity, role)
-                _add(tar, name, data)
-                digest = hashlib.sha256(data).hexdigest()
-                index[identity][role] = {"member": name, "sha256": digest, "bytes": len(data)}
+            names = {role: member_name(identity, role) for role in sorted(pictures, key=ROLES.index)}
+            for role, name in names.items():
+                _add(tar, name, pictures[role])
+            index[identity] = {role: {"member": name} | file_facts(pictures[role]) for role, name in names.items()}
             line = {key: value for key, value in record.items() if key != "files"}
             text = json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
             _add(tar, f"{identity.rpartition('-')[2]}.json", text.encode())

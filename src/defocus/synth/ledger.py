@@ -75,8 +75,12 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.close()
+        if isinstance(error, sqlite3.Error):
+            raise DatasetError(
+                f"the ledger cannot be read or written: {error}; is the disk full?", file=self.path
+            ) from error
 
     # --- the plan ---
 
@@ -139,21 +143,13 @@ class Ledger:
 
     def take(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float] | None = None) -> None:
         """Note a finished task: either all of it is in the ledger, or nothing."""
+        rows = []
+        for outcome in outcomes:
+            split, _, number = outcome.id.rpartition("-")
+            record = None if outcome.record is None else json.dumps(outcome.record, sort_keys=True)
+            rows.append((outcome.id, split, int(number), outcome.status, outcome.reason, record))
         with self._db:
-            self._db.executemany(
-                "INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        o.id,
-                        o.id.rpartition("-")[0],
-                        int(o.id.rpartition("-")[2]),
-                        o.status,
-                        o.reason,
-                        None if o.record is None else json.dumps(o.record, sort_keys=True),
-                    )
-                    for o in outcomes
-                ],
-            )
+            self._db.executemany("INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?)", rows)
             self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?)", (task, json.dumps(seconds or {})))
 
     def set_aside(self, split: str, surplus: Iterable[str] = ()) -> None:
@@ -173,11 +169,11 @@ class Ledger:
                 "UPDATE items SET status = 'drawn', reason = '' WHERE status = 'failed' AND record IS NOT NULL"
             )
             lost = self._db.execute("SELECT split, number FROM items WHERE status = 'failed'").fetchall()
-            drawn = [name for name in self.finished() if name.startswith("draw/")]
+            draws = [name for name in self.finished() if name.startswith("draw/")]
             for split, number in lost:
                 # The task that drew it begins at the largest number not above it. Others of its task are lost, too:
                 # looked for among all tasks, they come to the same one, not to the one before.
-                starts = [int(name.rpartition("/")[2]) for name in drawn if name.startswith(f"draw/{split}/")]
+                starts = [int(name.rpartition("/")[2]) for name in draws if name.startswith(f"draw/{split}/")]
                 before = [start for start in starts if start <= number]
                 if before:
                     self._db.execute("DELETE FROM tasks WHERE name = ?", (f"draw/{split}/{max(before)}",))

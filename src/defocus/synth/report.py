@@ -56,7 +56,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
 
 def report_html(folder: PairFolder) -> str:
     """The page as text."""
-    statistics = PairStatistics.of(folder.records())
+    statistics = PairStatistics(folder.records())
     if not statistics.ids:
         raise DatasetError("there are no pairs to report on yet", file=folder.store.root)
     ledger = folder.ledger
@@ -82,17 +82,15 @@ def report_html(folder: PairFolder) -> str:
 
 
 def _tiles(statistics: PairStatistics, candidates: int, pairs_per_s: float) -> list[tuple[str, str]]:
-    tiles = [
+    return [
         (f"{len(statistics.ids):,}", "pairs"),
-        (f"{candidates:,}", "candidates drawn"),
+        *([(f"{candidates:,}", "candidates drawn")] if candidates else []),
         (f"{len(set().union(*statistics.lenses.values())):,}", "lenses"),
         (f"{len(set().union(*statistics.images.values())):,}", "images"),
         (f"{np.median(statistics.values['blur_px']):.1f} px", "largest blur radius, median"),
         (_bytes_text(statistics.bytes), "of pictures"),
-        (_rate_text(pairs_per_s), "in the fastest run"),
+        *([(_rate_text(pairs_per_s), "in the fastest run")] if pairs_per_s else []),
     ]
-    absent = {"candidates drawn": not candidates, "in the fastest run": not pairs_per_s}
-    return [(number, words) for number, words in tiles if not absent.get(words)]
 
 
 def _sheet(folder: PairFolder, ids: list[str]) -> Iterator[dict[str, Any]]:

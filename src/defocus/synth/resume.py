@@ -33,10 +33,10 @@ def require_same_files(ledger: Ledger, sources: Sources, lenses: LensPool, repla
     to forget everything.
     """
     photos = {source.name: source for group in sources.values() for source in group if source.photo is not None}
-    drawn: dict[tuple[str, str], str] = {}
+    sums: dict[tuple[str, str], str] = {}
     for _, _, _, record in ledger.items():
-        drawn |= {(what, record[what]): record[f"{what}_sha256"] for what in ("source", "lens") if what in record}
-    for (what, name), digest in drawn.items():
+        sums |= {(what, record[what]): record[f"{what}_sha256"] for what in ("source", "lens") if what in record}
+    for (what, name), digest in sums.items():
         if what == "source":
             same = name not in photos or files_sum(photos[name]) == digest
         else:

@@ -7,7 +7,6 @@ next follows from the ledger alone (`tasks`).
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -118,7 +117,7 @@ def run_plan(
     progress, watch = Progress("checking sources and lenses"), watch or (lambda _: None)
     watch(progress)
     sources = find_sources(plan)
-    with Ledger(path) as ledger, _ledger_errors(path):
+    with Ledger(path) as ledger:
         if ledger_file is not None:
             require_target(ledger, store)
         store.sweep()  # what a killed run left; nobody else writes here now
@@ -220,14 +219,6 @@ def _mark(store: Store) -> Iterator[str]:
         yield name
     finally:
         store.remove(name)
-
-
-@contextmanager
-def _ledger_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise DatasetError(f"the ledger cannot be read or written: {error}; is the disk full?", file=path) from error
 
 
 def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> RunSummary:

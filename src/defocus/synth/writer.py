@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from ..files.pictures import decode_picture
 from ..files.png import png_bytes
 from ..files.stores import Store, open_store
 from .dataset_card import card_text
-from .layouts import is_picture_path, pair_paths, shard_bytes, shard_path
+from .layouts import file_facts, is_picture_path, pair_paths, shard_bytes, shard_path
 from .ledger import Ledger
 from .metadata import CARD, CHECKSUMS, SAMPLE, TABLE, checksums_text, jsonl_bytes, table_bytes
 from .pairs import Pair, Stopwatch
@@ -69,37 +68,26 @@ class PairWriter:
 
     def write(self, task: Task, pairs: Sequence[Pair], watch: Stopwatch) -> dict[str, dict[str, Any]]:
         """Write the pairs of a task; for each id and role path, sha256 and bytes of its file or member of a shard."""
+        ids = [pair.recipe.id for pair in pairs]
         encoded = list(self._threads.map(_encoded, pairs))
         watch.lap("encode")
-        if self._layout == "webdataset":
-            files = self._write_shard(task, pairs, encoded)
-        else:
-            ids = [pair.recipe.id for pair in pairs]
+        if task.shard is None:
             files = dict(zip(ids, self._threads.map(self._write_pair, ids, encoded), strict=True))
+        elif pairs:
+            path = shard_path(task.split, task.shard)
+            data, index = shard_bytes(zip(ids, encoded, (pair.record for pair in pairs), strict=True))
+            self._store.write(path, data)
+            files = {one: {role: about | {"path": path} for role, about in own.items()} for one, own in index.items()}
+        else:
+            files = {}
         watch.lap("write")
         return files
 
     def _write_pair(self, identity: str, pictures: dict[str, bytes]) -> dict[str, Any]:
-        files = {}
-        for role, path in pair_paths(self._layout, identity, tuple(pictures)).items():
-            data = pictures[role]
-            self._store.write(path, data)
-            files[role] = {"path": path, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-        return files
-
-    def _write_shard(
-        self, task: Task, pairs: Sequence[Pair], encoded: list[dict[str, bytes]]
-    ) -> dict[str, dict[str, Any]]:
-        if not pairs:
-            return {}
-        assert task.shard is not None
-        path = shard_path(task.split, task.shard)
-        data, members = shard_bytes([(p.recipe.id, files, p.record) for p, files in zip(pairs, encoded, strict=True)])
-        self._store.write(path, data)
-        return {
-            identity: {role: member | {"path": path} for role, member in by_role.items()}
-            for identity, by_role in members.items()
-        }
+        paths = pair_paths(self._layout, identity, tuple(pictures))
+        for role, path in paths.items():
+            self._store.write(path, pictures[role])
+        return {role: {"path": path} | file_facts(pictures[role]) for role, path in paths.items()}
 
 
 def _encoded(pair: Pair) -> dict[str, bytes]:
@@ -109,7 +97,11 @@ def _encoded(pair: Pair) -> dict[str, bytes]:
 def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
     """Plan, metadata, card, sample figure and checksums of what is done so far; the same bytes for the same pairs."""
     records = [record for _, _, _, record in ledger.items(status="done")]
-    _remove_others(store, records)
+    # Pictures that no pair has: of an older plan, or of a killed task whose pairs were not chosen again.
+    pictures = {about["path"] for record in records for about in record["files"].values()}
+    for path in store.listing():
+        if is_picture_path(path) and path not in pictures:
+            store.remove(path)
     about = {
         "defocus": __version__,
         "fingerprint": plan.fingerprint,
@@ -124,14 +116,6 @@ def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
         written.append(SAMPLE)
     store.write(CARD, card_text(plan, records, sample=bool(records)).encode())
     store.write(CHECKSUMS, checksums_text(store, records, [*written, CARD]).encode())
-
-
-def _remove_others(store: Store, records: list[dict[str, Any]]) -> None:
-    """Pictures that no pair has: of an older plan, or of a killed task whose pairs were not chosen again."""
-    listed = {about["path"] for record in records for about in record["files"].values()}
-    for path in store.listing():
-        if is_picture_path(path) and path not in listed:
-            store.remove(path)
 
 
 def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:
