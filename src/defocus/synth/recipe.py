@@ -64,7 +64,8 @@ class Recipe:
     def from_json(cls, record: dict[str, Any]) -> Recipe:
         """From the record of a pair, which may hold more."""
         names = {f.name for f in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in names})
+        own: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in names}
+        return cls(**own)
 
 
 @dataclass(frozen=True, slots=True)
