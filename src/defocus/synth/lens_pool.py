@@ -140,9 +140,8 @@ def _loaders(plan: Plan) -> dict[str, Callable[[], Lens]]:
     loaders: list[tuple[str, Callable[[], Lens]]] = []
     states = slice(None) if plan.lenses.states == "all" else slice(1)
     for entry in list_lenses() if plan.lenses.builtin else ():
-        loaders += [(f"{entry.name}@{s}", partial(load_lens, entry.name, state=s)) for s in entry.states[states]] or [
-            (entry.name, partial(load_lens, entry.name))
-        ]
+        for state in entry.states[states] or (None,):
+            loaders.append((_state_name(entry.name, state), partial(load_lens, entry.name, state=state)))
     for folder in plan.lenses.folders:
         if not folder.is_dir():
             raise PlanError(f"lenses.folders: {folder} is not a folder")
@@ -153,9 +152,8 @@ def _loaders(plan: Plan) -> dict[str, Callable[[], Lens]]:
             except DefocusError:
                 loaders.append((name, partial(read_lens, path)))  # raises once more, where reasons are collected
                 continue
-            loaders += [(f"{name}@{s}", partial(lens.in_state, s)) for s in lens.state_names[states]] or [
-                (name, lambda lens=lens: lens)
-            ]
+            for state in lens.state_names[states] or (None,):
+                loaders.append((_state_name(name, state), partial(_in_state, lens, state)))
     if plan.lenses.only:
         loaders = [
             (name, load)
@@ -167,6 +165,14 @@ def _loaders(plan: Plan) -> dict[str, Callable[[], Lens]]:
         if count > 1:
             raise PlanError(f"lenses: {name} is there twice: rename one, or take one of the folders away")
     return {name: partial(_with_apertures, load) for name, load in loaders}
+
+
+def _state_name(name: str, state: str | None) -> str:
+    return name if state is None else f"{name}@{state}"
+
+
+def _in_state(lens: Lens, state: str | None) -> Lens:
+    return lens if state is None else lens.in_state(state)
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
