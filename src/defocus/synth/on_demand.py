@@ -123,9 +123,10 @@ class OnDemandPairs:
             again = (epoch, lap, attempt) != (0, 0, 0)
             seed = seed_for(self.seed, "on demand", epoch, lap, attempt) if again else self.seed
             groups.setdefault((source % len(self.sources), seed), {})[number] = index
+        blur = self._blur(epoch) if callable(self._blur) else self._blur or self.plan.blur
         recipes: dict[int, Recipe] = {}
         for (source, seed), numbers in groups.items():
-            plan = self.plan.model_copy(update={"seed": seed, "blur": self._levels(epoch)})
+            plan = self.plan.model_copy(update={"seed": seed, "blur": blur})
             try:
                 sharp = self._cache.get(list(self.sources.values())[source])
             except DefocusError as error:
@@ -146,8 +147,3 @@ class OnDemandPairs:
         if reason not in self._warnings:
             self._warnings.add(reason)
             warnings.warn(f"a photograph is left out: {reason}", stacklevel=2)
-
-    def _levels(self, epoch: int) -> Blur:
-        if self._blur is None:
-            return self.plan.blur
-        return self._blur if isinstance(self._blur, Blur) else self._blur(epoch)

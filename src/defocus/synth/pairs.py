@@ -133,10 +133,9 @@ def _batched(
 
 
 def _require_same(recipe: Recipe, sharp: Sharp, lens: PoolLens) -> None:
-    if recipe.source_sha256 != sharp.sha256:
-        raise DatasetError(f"{recipe.id}: the source {sharp.name} is not the one that it was planned with")
-    if recipe.lens_sha256 != lens.sha256:
-        raise DatasetError(f"{recipe.id}: the lens {lens.name} is not the one that it was planned with")
+    for what, planned, now in (("source", recipe.source_sha256, sharp), ("lens", recipe.lens_sha256, lens)):
+        if planned != now.sha256:
+            raise DatasetError(f"{recipe.id}: the {what} {now.name} is not the one that it was planned with")
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -93,31 +94,26 @@ class SourceCache:
 
     def __init__(self, plan: Plan, size: int = CACHE_SIZE) -> None:
         self._plan, self._size = plan, size
-        self._photographs: OrderedDict[str, Sharp | DefocusError] = OrderedDict()
-        self._locks: dict[str, Lock] = {}
+        self._photographs: OrderedDict[str, Future[Sharp]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, source: SourceName) -> Sharp:
+        """The photograph; a `DefocusError` is raised again to all who ask for it."""
         with self._lock:
-            own = self._locks.setdefault(source.name, Lock())
-        with own:
-            with self._lock:
-                photograph = self._photographs.get(source.name)
-                if photograph is not None:
-                    self._photographs.move_to_end(source.name)
-            if photograph is None:
-                try:
-                    photograph = read_source(source, self._plan)
-                except DefocusError as error:
-                    photograph = error
-                with self._lock:
-                    self._photographs[source.name] = photograph
-                    while len(self._photographs) > self._size:
-                        gone, _ = self._photographs.popitem(last=False)
-                        self._locks.pop(gone, None)
-        if isinstance(photograph, DefocusError):
-            raise photograph
-        return photograph
+            first = source.name not in self._photographs
+            photograph = self._photographs.setdefault(source.name, Future())
+            self._photographs.move_to_end(source.name)
+            while len(self._photographs) > self._size:
+                self._photographs.popitem(last=False)
+        if first:
+            try:
+                photograph.set_result(read_source(source, self._plan))
+            except BaseException as error:
+                if not isinstance(error, DefocusError):  # such as too little memory: may go well another time
+                    with self._lock:
+                        self._photographs.pop(source.name, None)
+                photograph.set_exception(error)
+        return photograph.result()
 
 
 def _scenes(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
