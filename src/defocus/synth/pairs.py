@@ -90,13 +90,11 @@ def make_pairs(
     psfs = {role: psfs_of_side[side] for role, side in sides.items()}
     watch.lap("psfs")
     pairs: dict[str, Pair] = {}
-    first = 0
     for batch in batches:
-        rows = range(first, first + len(batch.recipes))
-        first += len(batch.recipes)
-        own = {role: patches[rows.start : rows.stop] for role, patches in psfs.items()}
+        rows = slice(len(pairs), len(pairs) + len(batch.recipes))
+        own = {role: patches[rows] for role, patches in psfs.items()}
         pictures, fine = _expose(plan, batch, own)
-        for number, blur in enumerate(blurs[rows.start : rows.stop]):
+        for number, blur in enumerate(blurs[rows]):
             recipe = blur.recipe
             refusal = next((patches[number].refusal for patches in own.values() if patches[number].refusal), "")
             if not refusal and not fine[number]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -77,11 +77,15 @@ def _verify_own(opened: PairFolder, pictures: bool, progress: Progress | None) -
     for record in records:
         counts[f"{record['split']} pairs"] += 1
     if pictures:
-        work = [list(group) for _, group in groupby(records, _place)]
-        present = [group for group in work if _place(group[0]) in there]
-        for faults, decoded in _in_parallel(lambda group: _pictures(store, group, bits, listed), present, progress):
-            problems += faults
-            counts["pictures decoded"] += decoded
+        groups = [list(group) for path, group in groupby(records, _place) if path in there]
+        # Hashing, unpacking and reading run outside Python's lock, so threads are enough.
+        with ThreadPoolExecutor(max_workers=min(32, os.cpu_count() or 1)) as threads:
+            results = threads.map(lambda group: _pictures(store, group, bits, listed), groups)
+            for number, (faults, decoded) in enumerate(results, 1):
+                problems += faults
+                counts["pictures decoded"] += decoded
+                if progress is not None:
+                    progress(number, len(groups))
     return Verification(dict(counts), problems)
 
 
@@ -229,15 +233,3 @@ def _picture(data: bytes, about: dict[str, Any], bits: int) -> tuple[str, tuple[
     except DatasetError as error:
         return error.message, None
     return "", (values.shape[0], values.shape[1])
-
-
-def _in_parallel(
-    check: Callable[[Any], tuple[list[str], int]], work: Iterable[Any], progress: Progress | None
-) -> Iterator[tuple[list[str], int]]:
-    """Hashing, unpacking and reading run outside Python's lock, so threads are enough. Results in order."""
-    pieces = list(work)
-    with ThreadPoolExecutor(max_workers=min(32, os.cpu_count() or 1)) as threads:
-        for done, result in enumerate(threads.map(check, pieces), 1):
-            if progress is not None:
-                progress(done, len(pieces))
-            yield result
