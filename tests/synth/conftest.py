@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from defocus.files.pair_folders import LEDGER
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -20,6 +23,28 @@ TINY: dict[str, Any] = {
     "limits": {"coc_px": 12, "samples": 1e6},  # large pixels: blur of up to 10 of them needs fast lenses
     "psf": {"kind": "gaussian"},
 }
+
+
+def write_plan(file: Path, plan: dict[str, Any]) -> Path:
+    """As TOML: parts of a plan are tables of numbers, texts and lists."""
+
+    def lines(table: dict[str, Any]) -> list[str]:
+        return [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+
+    text = lines({k: v for k, v in plan.items() if not isinstance(v, dict) and k != "sources"})
+    for source in plan.get("sources", []):
+        text += ["[[sources]]", *lines(source)]
+    for name, part in plan.items():
+        if isinstance(part, dict):
+            text += [f"[{name}]", *lines(part)]
+    file.write_text("\n".join(text) + "\n")
+    return file
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files by their paths but the ledger, which knows times."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(LEDGER))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.fixture

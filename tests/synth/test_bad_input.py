@@ -26,24 +26,10 @@ from defocus.synth.show import show_pair
 from defocus.synth.sources import find_sources, read_source
 from defocus.synth.tasks import make_tasks
 
+from .conftest import write_plan
+
 WIDTH, HEIGHT = 120, 80
 SPLITS = {"train": "p[0-3].*", "validation": "p4.*", "test": "p5.*"}
-
-
-def write_plan(file: Path, plan: dict[str, Any]) -> Path:
-    """As TOML: parts of a plan are tables of numbers, texts and lists."""
-
-    def lines(table: dict[str, Any]) -> list[str]:
-        return [f"{key} = {json.dumps(value)}" for key, value in table.items()]
-
-    text = lines({k: v for k, v in plan.items() if not isinstance(v, dict) and k != "sources"})
-    for source in plan.get("sources", []):
-        text += ["[[sources]]", *lines(source)]
-    for name, part in plan.items():
-        if isinstance(part, dict):
-            text += [f"[{name}]", *lines(part)]
-    file.write_text("\n".join(text) + "\n")
-    return file
 
 
 def write_photo(folder: Path, stem: str, seed: int, depth_size: tuple[int, int] = (WIDTH, HEIGHT)) -> Path:

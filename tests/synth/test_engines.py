@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from defocus.errors import DatasetError, MissingExtraError
-from defocus.files.pair_folders import LEDGER
 from defocus.synth import tasks
 from defocus.synth.engines import TRIES, Engine, Failure
 from defocus.synth.engines.local import LocalEngine
@@ -20,6 +19,7 @@ from defocus.synth.engines.ray import RayEngine
 from defocus.synth.plan import make_plan
 from defocus.synth.run import run_plan
 
+from .conftest import contents
 from .counting import Counter
 
 # Ray leaves sockets and files to the garbage collector, and forks.
@@ -119,12 +119,6 @@ def test_pairs_of_a_cluster_are_the_same_bytes(
     assert sum(name.endswith("png") for name in actual) == 21
     assert actual.keys() == expected.keys()
     assert [name for name in expected if actual[name] != expected[name]] == []
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files but the ledger, which knows times."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(LEDGER))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,22 +16,14 @@ from defocus.files.pair_folders import LEDGER
 from defocus.synth.ledger import Ledger
 from defocus.synth.verify import verify_folder
 
+from .conftest import contents, write_plan
+
 PATIENCE_S = 240.0
-
-
-def _lines(table: dict[str, Any]) -> str:
-    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) + "\n"
 
 
 @pytest.fixture
 def plan_file(tiny_plan: dict[str, Any], tmp_path: Path) -> Path:
-    """The plan as TOML: the same as JSON for plain values and lists, and tables behind them."""
-    plain = {key: value for key, value in tiny_plan.items() if not isinstance(value, dict) and key != "sources"}
-    tables = [f"[[sources]]\n{_lines(source)}" for source in tiny_plan["sources"]]
-    tables += [f"[{key}]\n{_lines(value)}" for key, value in tiny_plan.items() if isinstance(value, dict)]
-    file = tmp_path / "plan.toml"
-    file.write_text("\n".join([_lines(plain), *tables]))
-    return file
+    return write_plan(tmp_path / "plan.toml", tiny_plan)
 
 
 def start(plan: Path, out: Path, workers: int) -> subprocess.Popen[bytes]:
@@ -49,17 +40,8 @@ def wait_for_pictures(out: Path, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.02)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """Everything that is visible but the ledger, which knows times."""
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and not p.name.startswith(LEDGER)
-    }
-
-
 def children(pid: int) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -67,8 +49,8 @@ def children(pid: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds worker processes in /proc")
@@ -92,5 +74,5 @@ def test_kills_change_no_byte(plan_file: Path, reference_folder: Path, tmp_path:
         os.kill(worker, signal.SIGKILL)
     _, errors = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0, errors.decode()
-    assert files(out) == files(reference_folder)
+    assert contents(out) == contents(reference_folder)
     assert verify_folder(out).sound
