@@ -9,10 +9,12 @@ from ._lazy import lazy_names
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .camera import Blades, Camera, Psf, psfs
+    from .camera import Camera, psfs
     from .errors import DefocusError
     from .lens import Lens, list_lenses, load_lens, save_lens
+    from .optics.rim import Blades
     from .psf.engine import PsfBatch
+    from .psf.psf_value import Psf
     from .render import Photograph
 
 __all__ = [

@@ -10,11 +10,9 @@ photographs. Where numbers of the camera, a depth or a field are being different
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import equinox as eqx
@@ -23,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._lazy import drawn
 from .errors import DefocusError, TraceError, checked_options
 from .lens.prescription import Lens
 from .optics.apertures import solve_clear_apertures
@@ -30,13 +29,15 @@ from .optics.field import image_radius_of
 from .optics.paraxial import FirstOrder, first_order, image_position
 from .optics.paraxial_camera import ParaxialCamera, filling_pitch
 from .optics.pupil import chief_ray
-from .optics.rim import Iris
+from .optics.rim import Blades, Iris
 from .optics.system import PackedLens, System
 from .psf.bands import Bands, BandsLike, parse_bands
 from .psf.engine import Progress, PsfBatch, PsfOptions, Report, TracedRequests
+from .psf.psf_value import Psf
 from .psf.requests import Points, Requests, stack_irises
 from .psf.sampling import bucket, window_samples
 from .psf.window import LARGEST, MOST_SPILL, SPILL, larger_window, window_for, window_of_rays
+from .tracing import as_array, concrete, is_traced, plain_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,57 +55,6 @@ Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
 METHODS: tuple[Method, ...] = get_args(Method)
 Scalar = float | Float[Any, ""]
 Field = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Blades:
-    """The iris that closes when a lens is stopped down: a polygon of the same area as the round stop would have.
-
-    `roundness` bends its sides, from straight (0) to a circle (1); `rotation_deg` is where a corner shows in the blur
-    of points nearer than the focus, from the right counter-clockwise. Farther points show it turned by 180°.
-    """
-
-    count: int
-    roundness: float = 0.0
-    rotation_deg: float = 90.0
-
-    def __post_init__(self) -> None:
-        if not 3 <= self.count <= 64:
-            raise DefocusError(f"{self.count} blades; expected 3 to 64")
-        if not 0.0 <= self.roundness <= 1.0:
-            raise DefocusError(f"roundness {self.roundness}; expected 0 (straight sides) to 1 (a circle)")
-
-
-class Psf(eqx.Module):
-    """One point spread function."""
-
-    array: Float[Any, "*batch bands size size"]  # rows from the top; each band sums to 1
-    bands: Bands = eqx.field(static=True)
-    pixel_um: Scalar
-    report: Report
-
-    def __repr__(self) -> str:
-        size, outside = self.array.shape[-1], self.report.get("energy_outside")
-        lost = "" if not isinstance(outside, float) else f", {max(outside, 0.0):.1%} of the light outside"
-        return f"Psf({', '.join(self.bands.names)}; {size} × {size} pixels of {self.pixel_um:.3g} µm{lost})"
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.array, dtype)
-
-    def plot(self, **options: Any) -> Figure:
-        """A figure of the PSF: picture, profiles and encircled energy."""
-        return _drawn("plot_psf", self, **options)
-
-    def save(self, path: str | Path) -> None:
-        """Write an .npz file (psf, wavelengths_nm, pixel_um, report), or a figure as .png, .svg or .pdf."""
-        if not str(path).lower().endswith(".npz"):
-            _drawn("save", self.plot(), path)
-            return
-        numbers = {"psf": self.array, "wavelengths_nm": self.bands.mean_nm, "pixel_um": self.pixel_um}
-        np.savez_compressed(path, **numbers, report=json.dumps(self.report))
-
-    def _repr_html_(self) -> str:
-        return _drawn("html_image", self.plot())
 
 
 class Camera(eqx.Module):
@@ -173,7 +123,7 @@ class Camera(eqx.Module):
     @property
     def f_number(self) -> Scalar:
         """Focal length over the diameter of the entrance pupil."""
-        return _plain(self.first_order.f_number)
+        return plain_number(self.first_order.f_number)
 
     @property
     def paraxial(self) -> ParaxialCamera:
@@ -183,17 +133,17 @@ class Camera(eqx.Module):
             return own
         data = self.first_order
         if self.sensor_shift_mm is None:
-            sensor = image_position(data, _array(self.focus_m) * 1e3)
+            sensor = image_position(data, as_array(self.focus_m) * 1e3)
         else:
-            sensor = data.image_plane + _array(self.sensor_shift_mm)
-        own = ParaxialCamera(data, sensor, _array(self.pixel_um) * 1e-3, _array(self.image_radius_mm))
-        if not _traced(own):
+            sensor = data.image_plane + as_array(self.sensor_shift_mm)
+        own = ParaxialCamera(data, sensor, as_array(self.pixel_um) * 1e-3, as_array(self.image_radius_mm))
+        if not is_traced(own):
             self.__dict__["_paraxial"] = own
         return own
 
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         """Signed paraxial blur radius in pixels of points at `depth_m`, positive beyond the focus."""
-        return _plain(self.paraxial.circle_of_confusion_px(_array(depth_m)))
+        return plain_number(self.paraxial.circle_of_confusion_px(as_array(depth_m)))
 
     def require_imaged(self, depth_m: Float[np.ndarray, "*shape"]) -> None:
         """Raise `DefocusError` where a depth lies within the front focal point, where nothing has an image."""
@@ -223,7 +173,7 @@ class Camera(eqx.Module):
         """Place of the sensor behind the prescription's image plane."""
         if self.sensor_shift_mm is not None:
             return self.sensor_shift_mm
-        return _plain(_sensor_z(self.optics.system, _array(self.focus_m) * 1e3))
+        return plain_number(_sensor_z(self.optics.system, as_array(self.focus_m) * 1e3))
 
     def __repr__(self) -> str:
         try:
@@ -235,10 +185,10 @@ class Camera(eqx.Module):
 
     def plot(self, **options: Any) -> Figure:
         """A figure of the lens with its rays, and PSFs over the field."""
-        return _drawn("plot_camera", self, **options)
+        return drawn("plot_camera", self, **options)
 
     def _repr_html_(self) -> str:
-        return _drawn("html_image", self.plot())
+        return drawn("html_image", self.plot())
 
     # ── changed copies ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -250,10 +200,10 @@ class Camera(eqx.Module):
 
     def focused(self, focus_m: Scalar) -> Camera:
         """The camera focused at a distance (m, inf allowed); a sensor that was shifted is focused again."""
-        value = _value(focus_m)
+        value = concrete(focus_m)
         if value is not None and not value > 0.0:
             raise DefocusError(f"focus distance {value} m; expected a positive number or inf")
-        optics = None if value is None else _value(self.optics)
+        optics = None if value is None else concrete(self.optics)
         if optics is not None:
             data = _first_order(optics)
             front = max(float(data.entrance_pupil - data.front_focal_distance) * 1e-3, 0.0)
@@ -268,7 +218,7 @@ class Camera(eqx.Module):
         """The camera stopped down to an f-number of its own full aperture or more, with `blades` to a polygon."""
         data = _first_order(PackedLens.of(self.lens))
         widest, full = float(data.f_number), float(data.stop_radius)
-        value = None if f_number is None else _value(f_number)
+        value = None if f_number is None else concrete(f_number)
         if value is not None and value < widest * (1.0 - NOMINAL):
             raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.3g}")
         if blades is not None and (f_number is None or (value is not None and value <= widest * 1.001)):
@@ -290,7 +240,7 @@ class Camera(eqx.Module):
 
     def shifted(self, sensor_shift_mm: Scalar | None) -> Camera:
         """The camera with its sensor that far behind the prescription's image plane; None focuses it again."""
-        value = None if sensor_shift_mm is None else _value(sensor_shift_mm)
+        value = None if sensor_shift_mm is None else concrete(sensor_shift_mm)
         if value is not None and not math.isfinite(value):
             raise DefocusError(f"sensor shift {value} mm; expected a finite number, or None to focus")
         return self._with(sensor_shift_mm=sensor_shift_mm)
@@ -301,7 +251,7 @@ class Camera(eqx.Module):
             if min(pixels) < 1:
                 raise DefocusError(f"pixels {pixels}; expected a width and a height of one or more")
             return self._with(pixel_um=filling_pitch(self.image_radius_mm, math.hypot(*pixels)) * 1e3)
-        value = None if pixel_um is None else _value(pixel_um)
+        value = None if pixel_um is None else concrete(pixel_um)
         if pixel_um is None or (value is not None and not 0.0 < value < math.inf):
             raise DefocusError(f"pixel pitch {pixel_um} µm; expected a positive number")
         return self._with(pixel_um=pixel_um)
@@ -354,11 +304,11 @@ class Camera(eqx.Module):
             raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
         settings = checked_options(PsfOptions, options, "a PSF")
         parsed = parse_bands(bands)
-        _check_points([_value(depth_m)], [_pair(field)], size)
-        if _traced((self, depth_m, field)):
+        _check_points([concrete(depth_m)], [_pair(field)], size)
+        if is_traced((self, depth_m, field)):
             return self._pure_psf(depth_m, field, size, parsed, method, settings)
         if method == "wave":
-            batch = psfs(self, [depth_m], [field], size, parsed, **vars_of(settings))
+            batch = psfs(self, [depth_m], [field], size, parsed, **asdict(settings))
             report, array = batch.reports[0], batch.psf[0]
         else:
             x, y = field
@@ -409,15 +359,15 @@ class Camera(eqx.Module):
             raise DefocusError(f"method {method!r} has no derivatives; 'wave' has")
         if not options.exact:
             raise DefocusError("exact=False has no derivatives: leave it out")
-        known = _value(self)
+        known = concrete(self)
         if size is None:
-            depth = _value(depth_m)
+            depth = concrete(depth_m)
             if known is None or depth is None:
                 raise DefocusError("within jax.jit or jax.vmap the window is part of the program: give a size")
             size = window_for(known.circle_of_confusion_px(depth))
         samples = options.samples
         if samples is None:
-            pitch = _value(self.pixel_um)
+            pitch = concrete(self.pixel_um)
             if pitch is None:
                 raise DefocusError("with pixels that jax.jit or jax.vmap knows only later, give samples=")
             data = _first_order(PackedLens.of(self.lens)) if known is None else known.first_order
@@ -454,9 +404,9 @@ class Camera(eqx.Module):
         """PSF and report of the methods that are there for comparison."""
         from .psf.huygens import huygens_psf
         from .psf.paper import paper_psf
-        from .psf.simple import disk, fraunhofer, gaussian
+        from .psf.simple import disk, disk_outside, fraunhofer, gaussian
 
-        refused = [name for name, value in vars_of(options).items() if value != getattr(PsfOptions(), name)]
+        refused = [name for name, value in asdict(options).items() if value != getattr(PsfOptions(), name)]
         if method == "huygens":
             refused = [name for name in refused if name != "supersample"]
         if refused or self.iris is not None:
@@ -473,7 +423,7 @@ class Camera(eqx.Module):
         else:
             report = {"status": "ok", "circle_of_confusion_px": radius}
             if method == "fraunhofer":
-                data, defocus = self.first_order, float(self.paraxial.blur(_array(depth_m))[1])
+                data, defocus = self.first_order, float(self.paraxial.blur(as_array(depth_m))[1])
                 pitch = float(self.pixel_um)
                 pictures = [fraunhofer(float(data.na), defocus, wave, pitch, window) for wave in bands.mean_nm]
                 report["defocus_mm"] = defocus
@@ -481,7 +431,7 @@ class Camera(eqx.Module):
                 pictures = [(gaussian if method == "gaussian" else disk)(radius, window)] * len(bands.names)
             array = np.stack(pictures).astype(np.float32)
             # A disc with the radius of the circle of confusion: what of it leaves the window.
-            lost, reach = _disc_outside(radius, window), abs(radius)
+            lost, reach = disk_outside(radius, window), abs(radius)
         if not lost <= MOST_SPILL:
             report["status"] = (
                 f"{lost:.0%} of the light falls outside {window} pixels; a window of about {window_of_rays(reach)} "
@@ -621,35 +571,13 @@ def _pair(field: Any) -> Field | None:
         x, y = field
     except (TypeError, ValueError):
         raise DefocusError(f"field {field!r}; expected where the point appears, (x, y)") from None
-    x, y = _value(x), _value(y)
+    x, y = concrete(x), concrete(y)
     return None if x is None or y is None else (float(x), float(y))
-
-
-def _traced(tree: Any) -> bool:
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
-
-
-def _value(tree: Any) -> Any:
-    """The numbers themselves where JAX knows them (also while it differentiates), None within jit and vmap."""
-    if not _traced(tree):
-        return tree
-    stopped = jax.lax.stop_gradient(tree)
-    return None if _traced(stopped) else jax.tree.map(np.asarray, stopped)
-
-
-def _array(value: Any) -> Any:
-    """Numbers as an array of numpy; arrays of JAX as they are."""
-    return value if isinstance(value, jax.Array) else np.asarray(value, float)
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as Python's; arrays and what JAX traces as they are."""
-    return float(value) if not isinstance(value, jax.core.Tracer) and np.ndim(value) == 0 else value
 
 
 def _first_order(optics: PackedLens) -> FirstOrder:
     """First-order data, of numpy where no number of the lens is traced."""
-    if _traced(optics):
+    if is_traced(optics):
         return first_order(optics.system)
     own = optics.__dict__.get("_first_order")
     if own is None:
@@ -661,7 +589,7 @@ def _first_order(optics: PackedLens) -> FirstOrder:
 
 def _changed(optics: PackedLens, name: str, place: tuple[int | slice, ...], value: Scalar) -> PackedLens:
     leaf = getattr(optics.system, name)
-    if _traced((leaf, value)):
+    if is_traced((leaf, value)):
         leaf = jnp.asarray(leaf).at[place].set(value)
     else:  # numbers of JAX become those of numpy: lenses are packed on the host
         leaf = np.array(leaf)
@@ -679,25 +607,3 @@ def _sensor_z(system: System, focus: Float[Array, ""]) -> Float[Array, ""]:
 @jax.jit
 def _angle_chief_ray(system: System, angle: Float[Array, ""], plane: Float[Array, ""]) -> Any:
     return chief_ray(system, angle, "angle", plane)
-
-
-def _disc_outside(radius_px: float, window: int) -> float:
-    """Part of a disc about pixel window // 2 that a square window does not hold."""
-    radius, half = abs(radius_px), window / 2.0
-    if radius <= half:
-        return 0.0
-    x = (np.arange(2048) + 0.5) / 2048 * min(half, radius)
-    inside = 4.0 * float(np.minimum(np.sqrt(radius**2 - x**2), half).mean()) * min(half, radius)
-    return 1.0 - inside / (math.pi * radius**2)
-
-
-def vars_of(options: PsfOptions) -> dict[str, Any]:
-    """The fields of options by name."""
-    return {field.name: getattr(options, field.name) for field in fields(options)}
-
-
-def _drawn(function: str, *values: Any, **options: Any) -> Any:
-    """A figure by `defocus.draw`, which stands above and is asked for by name."""
-    import importlib
-
-    return getattr(importlib.import_module("defocus.draw"), function)(*values, **options)

@@ -12,10 +12,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from ..camera import Camera, Psf
+from ..camera import Camera
 from ..files.stores import writing_file
 from ..lens.prescription import Aperture
 from ..psf.energy import UP
+from ..psf.psf_value import Psf
 from ..render.photograph import Photograph
 from . import style
 from .layout import LARGEST, legend_height, paint_layout, paint_legend, plan_layout

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..camera import Psf
 from ..errors import DefocusError
 from ..psf.energy import UP, EncircledEnergy, encircled_energy, sections
+from ..psf.psf_value import Psf
 from . import style
 from .psf_picture import DECADES, light_bar, paint_psf, psf_scale_bar
 from .sheet import Sheet, plain_plot

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import html
-import importlib
 import io
 import math
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from .._lazy import drawn
 from ..errors import DefocusError, LensError
 from ..glass import AIR, Medium
 
@@ -153,12 +153,12 @@ class Lens:
 
     def plot(self) -> Any:
         """The layout as a `matplotlib` figure: elements, stop and ray bundles; `defocus.draw` has more figures."""
-        return importlib.import_module("defocus.draw").draw_layout(self)
+        return drawn("draw_layout", self)
 
     def save(self, path: str | Path) -> None:
         """Write the lens as .json or .zmx, or its layout as .svg, .pdf or .png, as the path's suffix says."""
         if Path(path).suffix.lower() in (".svg", ".pdf", ".png"):
-            importlib.import_module("defocus.draw").save(self.plot(), path)
+            drawn("save", self.plot(), path)
         else:
             from .formats import write_lens
 

@@ -11,6 +11,7 @@ to the camera: it takes the whole turn, and the field's azimuth matters.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ..errors import DefocusError
 from .paraxial import FirstOrder
 from .pupil import ChiefRay, find_bundle, launch
 from .system import System
@@ -27,6 +29,25 @@ DIRECTIONS = 129  # over half a turn
 STEPS = 9  # radii per round
 ROUNDS = 5
 BLADE_DIRECTIONS = 721  # over a whole turn; corners want them
+
+
+@dataclass(frozen=True, slots=True)
+class Blades:
+    """The iris that closes when a lens is stopped down: a polygon of the same area as the round stop would have.
+
+    `roundness` bends its sides, from straight (0) to a circle (1); `rotation_deg` is where a corner shows in the blur
+    of points nearer than the focus, from the right counter-clockwise. Farther points show it turned by 180°.
+    """
+
+    count: int
+    roundness: float = 0.0
+    rotation_deg: float = 90.0
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.count <= 64:
+            raise DefocusError(f"{self.count} blades; expected 3 to 64")
+        if not 0.0 <= self.roundness <= 1.0:
+            raise DefocusError(f"roundness {self.roundness}; expected 0 (straight sides) to 1 (a circle)")
 
 
 class Iris(eqx.Module):

@@ -6,6 +6,8 @@ chief ray. Each is pixel integrated and sums to 1; the point sits in pixel size 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from jaxtyping import Float
 from scipy.special import erf
@@ -64,3 +66,13 @@ def fraunhofer(
     fine[low - first : high - first, low - first : high - first] = intensity[low:high, low:high]
     psf = fine.reshape(size, points, size, points).sum(axis=(1, 3))
     return psf / psf.sum()
+
+
+def disk_outside(radius_px: float, window: int) -> float:
+    """Part of a disc about pixel window // 2 that a square window does not hold."""
+    radius, half = abs(radius_px), window / 2.0
+    if radius <= half:
+        return 0.0
+    x = (np.arange(2048) + 0.5) / 2048 * min(half, radius)
+    inside = 4.0 * float(np.minimum(np.sqrt(radius**2 - x**2), half).mean()) * min(half, radius)
+    return 1.0 - inside / (math.pi * radius**2)

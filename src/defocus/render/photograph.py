@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._lazy import drawn
 from ..errors import DefocusError
 from ..photo import SRGB, Noise, Response, SensorColour, encode
 from ..photo import synthesise_saturation as brighten
@@ -67,7 +68,7 @@ class Photograph:
 
     def plot(self, **options: Any) -> Figure:
         """A figure: sharp and blurred side by side."""
-        return _draw("plot_photograph", self, **options)
+        return drawn("plot_photograph", self, **options)
 
     def save(self, path: str) -> None:
         """Write the blurred picture: .png, .jpg or .tif."""
@@ -76,13 +77,7 @@ class Photograph:
         write_picture(path, self.blurred.srgb)
 
     def _repr_html_(self) -> str:
-        return _draw("html_image", self.plot())
-
-
-def _draw(function: str, *values: Any, **options: Any) -> Any:
-    import importlib
-
-    return getattr(importlib.import_module("defocus.draw"), function)(*values, **options)
+        return drawn("html_image", self.plot())
 
 
 @dataclass(frozen=True)
