@@ -56,7 +56,7 @@ FAMILIES = {
     "synth": (
         "test_resume.py",
         "test_torch_data.py",
-        "test_ray.py",
+        "test_engines.py",
         "test_ablation.py",
         "test_bad_input.py",
         "test_show.py",
