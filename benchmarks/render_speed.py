@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from defocus.render.composite import composite, render_patches
-from defocus.render.field import render_photograph
+from defocus.render.full_field import render_photograph
 from defocus.scene.front_and_back import find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
 from machine import machine, median_seconds

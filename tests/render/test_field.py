@@ -8,7 +8,7 @@ import pytest
 
 from defocus.errors import DefocusError
 from defocus.render.composite import composite
-from defocus.render.field import node_places, render_photograph
+from defocus.render.full_field import node_places, render_photograph
 from defocus.scene.front_and_back import find_surfaces
 from defocus.scene.layers import Layers, quantise
 

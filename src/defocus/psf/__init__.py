@@ -1,1 +1,45 @@
-"""Point spread functions: plane-wave spectra summed on the sensor's own grid."""
+"""Point spread functions: requests, poses, wavefronts, propagation, bands; and other methods beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .bands import Bands, parse_bands, picture_bands
+    from .energy import encircled_energy
+    from .engine import FittedPsf, PsfBatch, PsfOptions, TracedRequests
+    from .huygens import huygens_psf
+    from .paper import paper_psf
+    from .point import point_psf
+    from .psf_value import Psf
+    from .requests import Points, Requests
+    from .simple import disk, fraunhofer, gaussian
+    from .wavefronts import Wavefronts, wavefronts_of
+    from .window import window_for
+
+__all__ = [
+    "Bands",
+    "FittedPsf",
+    "Points",
+    "Psf",
+    "PsfBatch",
+    "PsfOptions",
+    "Requests",
+    "TracedRequests",
+    "Wavefronts",
+    "disk",
+    "encircled_energy",
+    "fraunhofer",
+    "gaussian",
+    "huygens_psf",
+    "paper_psf",
+    "parse_bands",
+    "picture_bands",
+    "point_psf",
+    "wavefronts_of",
+    "window_for",
+]
+
+__getattr__, __dir__ = lazy_names(__name__)

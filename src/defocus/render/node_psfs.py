@@ -24,7 +24,7 @@ from ..errors import DefocusError, TraceError
 from ..psf.bands import Bands
 from ..psf.engine import FittedPsf, PsfOptions
 from ..psf.window import SPILL
-from .field import node_places
+from .full_field import node_places
 
 if TYPE_CHECKING:
     from ..camera import Camera

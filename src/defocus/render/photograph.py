@@ -29,7 +29,7 @@ from ..psf.engine import PsfOptions, Side
 from ..psf.window import window_for
 from ..scene.inpaint import EDGE_PX, REACH_PX
 from ..scene.layers import MOST_LAYERS, Layers, cut_layers
-from .field import TILE_PX, render_photograph
+from .full_field import TILE_PX, render_photograph
 from .node_psfs import NodePsfs, find_node_psfs, node_fields
 
 if TYPE_CHECKING:
