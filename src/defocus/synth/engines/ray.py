@@ -129,8 +129,8 @@ class _Actors:
             max_restarts=RESTARTS,
             runtime_env=threads,
         )
-        shared = ray.put(start)
-        self._actors = [actor.remote(shared) for _ in range(workers)]
+        self._start = ray.put(start)  # kept: Ray gives it to an actor that begins again, and forgets what nobody holds
+        self._actors = [actor.remote(self._start) for _ in range(workers)]
         self.joining: dict[Future[int], int] = {}
         self._rooms: dict[int, int] = {}  # of actors that are there
         self._calls: dict[Future[Any], int] = {}
