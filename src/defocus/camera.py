@@ -32,11 +32,11 @@ from .optics.pupil import chief_ray
 from .optics.rim import Blades, Iris
 from .optics.system import PackedLens, System
 from .psf.bands import Bands, BandsLike, parse_bands
-from .psf.engine import Progress, PsfBatch, PsfOptions, Report, TracedRequests
+from .psf.engine import SIDES, Progress, PsfBatch, PsfOptions, Report, TracedRequests, spills
 from .psf.psf_value import Psf
 from .psf.requests import Points, Requests, stack_irises
 from .psf.sampling import bucket, window_samples
-from .psf.window import LARGEST, MOST_SPILL, SPILL, larger_window, window_for, window_of_rays
+from .psf.window import LARGEST, larger_window, spill_refusal, window_for
 from .tracing import as_array, concrete, is_traced, plain_number
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Camera(eqx.Module):
         self.optics = PackedLens.of(lens)
         self.image_radius_mm = image_radius_of(lens, self.optics.system)
         self.focus_m, self.sensor_shift_mm, self.iris = math.inf, None, None
-        self.pixel_um = filling_pitch(self.image_radius_mm, math.hypot(*PIXELS)) * 1e3
+        self.pixel_um = math.nan  # until the next line
         camera = self.with_pixels(pixels or PIXELS) if pixel_um is None else self.with_pixels(pixel_um=pixel_um)
         if f_number is not None or blades is not None:
             camera = camera.stopped(f_number, blades)
@@ -107,8 +107,6 @@ class Camera(eqx.Module):
         camera = camera.shifted(sensor_shift_mm)
         for field in fields(Camera):
             object.__setattr__(self, field.name, getattr(camera, field.name))
-
-    # ── what it is ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def lens(self) -> Lens:
@@ -147,7 +145,7 @@ class Camera(eqx.Module):
 
     def require_imaged(self, depth_m: Float[np.ndarray, "*shape"]) -> None:
         """Raise `DefocusError` where a depth lies within the front focal point, where nothing has an image."""
-        nearest, front = float(np.min(depth_m)), max(float(self.paraxial.front_focus_m), 0.0)
+        nearest, front = float(np.min(depth_m)), max(float(self.first_order.front_focus) * 1e-3, 0.0)
         if not nearest > front:
             raise DefocusError(
                 f"{self.lens.name}: a depth of {nearest:.4g} m lies within its front focal point at {front:.4g} m, "
@@ -184,13 +182,11 @@ class Camera(eqx.Module):
             return f"Camera({self.lens.name!r}, traced by JAX)"
 
     def plot(self, **options: Any) -> Figure:
-        """A figure of the lens with its rays, and PSFs over the field."""
+        """A figure of the lens with its rays, and its blur radius over depth."""
         return drawn("plot_camera", self, **options)
 
     def _repr_html_(self) -> str:
         return drawn("html_image", self.plot())
-
-    # ── changed copies ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def _with(self, **changes: Any) -> Camera:
         copy: Camera = object.__new__(Camera)
@@ -205,8 +201,7 @@ class Camera(eqx.Module):
             raise DefocusError(f"focus distance {value} m; expected a positive number or inf")
         optics = None if value is None else concrete(self.optics)
         if optics is not None:
-            data = _first_order(optics)
-            front = max(float(data.entrance_pupil - data.front_focal_distance) * 1e-3, 0.0)
+            front = max(float(_first_order(optics).front_focus) * 1e-3, 0.0)
             if not value > front:
                 raise DefocusError(
                     f"{self.lens.name}: a focus distance of {value:g} m lies within its front focal point at "
@@ -280,8 +275,6 @@ class Camera(eqx.Module):
             f"{self.lens.name}: no number {name!r} of a surface; there are curvature, conic, thickness, semi_diameter, "
             "index and a2, a4, a6, … for the terms of an asphere"
         )
-
-    # ── point spread functions ──────────────────────────────────────────────────────────────────────────────────────
 
     def psf(
         self,
@@ -371,8 +364,8 @@ class Camera(eqx.Module):
             if pitch is None:
                 raise DefocusError("with pixels that jax.jit or jax.vmap knows only later, give samples=")
             data = _first_order(PackedLens.of(self.lens)) if known is None else known.first_order
-            waves = [wave for band in bands.wavelengths_nm for wave in band]
-            samples = bucket(window_samples(float(data.na), size * float(pitch) * 1e-3, min(waves) * 1e-6))
+            window = size * float(pitch) * 1e-3
+            samples = bucket(window_samples(float(data.na), window, min(bands.every_nm) * 1e-6))
         x, y = jnp.asarray(field[0]), jnp.asarray(field[1])
         axis = (x == 0.0) & (y == 0.0)
         point = Points(
@@ -384,16 +377,15 @@ class Camera(eqx.Module):
             pixel=jnp.asarray(self.pixel_um, float) * 1e-3,
             iris=self.iris,
         )
-        waves = [wave for band in bands.wavelengths_nm for wave in band]
         array, report = point_psf(
             jax.tree.map(jnp.asarray, self.optics.system),
-            jnp.asarray(self.optics.indices(waves)),
+            jnp.asarray(self.optics.indices(bands.every_nm)),
             point,
             bands=bands,
             samples=samples,
             size=size,
             supersample=options.supersample or PURE_SUPERSAMPLE,
-            side={None: 0.0, "left": -1.0, "right": 1.0}[options.side],
+            side=SIDES[options.side],
             dtype=jnp.float64,
         )
         return Psf(array, bands, self.pixel_um, report)
@@ -432,12 +424,7 @@ class Camera(eqx.Module):
             array = np.stack(pictures).astype(np.float32)
             # A disc with the radius of the circle of confusion: what of it leaves the window.
             lost, reach = disk_outside(radius, window), abs(radius)
-        if not lost <= MOST_SPILL:
-            report["status"] = (
-                f"{lost:.0%} of the light falls outside {window} pixels; a window of about {window_of_rays(reach)} "
-                "holds it"
-            )
-        return array, report
+        return array, report | {"status": spill_refusal(lost, reach, window) or "ok"}
 
 
 def psfs(
@@ -481,7 +468,6 @@ def psfs(
 
 def make_requests(cameras: Sequence[Camera], depth_m: Sequence[float], field: Sequence[Field]) -> Requests:
     """The PSF engine's requests: one row for each camera, depth (m) and field position."""
-
     different = {id(camera): camera for camera in cameras}
     number = {key: n for n, key in enumerate(different)}
     own = np.array([number[id(camera)] for camera in cameras])
@@ -500,7 +486,7 @@ def make_requests(cameras: Sequence[Camera], depth_m: Sequence[float], field: Se
         focus=column([camera.focus_m for camera in every]) * 1e3,
         shift=column(shifts),
         pixel=column([camera.pixel_um for camera in every]) * 1e-3,
-        iris=stack_irises([camera.iris for camera in cameras]) if any(c.iris is not None for c in every) else None,
+        iris=jax.tree.map(lambda leaf: leaf[own], stack_irises([camera.iris for camera in every])),
     )
     lenses = {id(camera.optics): camera.optics for camera in every}
     of_lens = {key: n for n, key in enumerate(lenses)}
@@ -522,14 +508,9 @@ def _in_one_window(
     window = max(window_for(camera.circle_of_confusion_px(depth), LARGEST) for camera, depth, _ in rows)
     while True:
         batch = traced.psfs(window, options, numbers, progress)
-        spilled = [
-            row
-            for row, report in enumerate(batch.reports)
-            if report.get("energy_outside", 0.0) > SPILL
-            and report["blur_mm"] > window / 2.0 * float(batch.pixel_um[row]) * 1e-3
-        ]
+        pitches = (batch.pixel_um * 1e-3).tolist()
         larger = larger_window(window, LARGEST)
-        if not spilled or larger is None:
+        if larger is None or not any(map(spills, batch.reports, pitches, [window] * len(pitches))):
             return batch
         window = larger
 

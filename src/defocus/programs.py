@@ -1,6 +1,6 @@
-"""Compiled programs: kept between processes, and on a CPU compiled by the code generator that takes half the time.
+"""Compiled programs: kept between processes, and on a CPU made by the code generator that takes two thirds of the time.
 
-The first PSF compiles for up to half a minute; where the programs are kept, the next process starts at once. Every
+The first PSF compiles for up to half a minute; where the programs are kept, the next process starts in seconds. Every
 package that compiles calls `keep_programs`, so Python and the command line share one folder. A kept program is code
 that runs as the user, so the folder must be the user's own.
 """

@@ -9,6 +9,7 @@ import numpy as np
 
 
 def is_traced(tree: Any) -> bool:
+    """Whether any number in `tree` is a tracer of JAX."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 

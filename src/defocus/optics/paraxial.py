@@ -45,6 +45,11 @@ class FirstOrder(eqx.Module):
     object_index: Float[Array, "*batch"]
     image_index: Float[Array, "*batch"]
 
+    @property
+    def front_focus(self) -> Any:
+        """Distance of the front focal point before the entrance pupil; nearer points have no image. Negative: none."""
+        return self.entrance_pupil - self.front_focal_distance
+
 
 def _matrices(system: System) -> tuple[Float[Array, "2 2"], Float[Array, "2 2"], Float[Array, "2 2"]]:
     """Matrices on (y, ν): first to last vertex; first vertex to the stop's; the stop's to the last.
@@ -179,10 +184,18 @@ def circle_of_confusion(
 
 def blur_radius(lens: FirstOrder, depth: Float[Any, "*#d"], sensor: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
     """Signed radius (mm) of the blur of a point at `depth` on a sensor `sensor` mm behind the last surface."""
-    return image_slope(lens, depth) * (sensor - image_position(lens, depth))
+    return blur_and_defocus(lens, depth, sensor)[0]
 
 
-def image_slope(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
+def blur_and_defocus(
+    lens: FirstOrder, depth: Float[Any, "*#d"], sensor: Float[Any, "*#d"]
+) -> tuple[Float[Any, "*#d"], Float[Any, "*#d"]]:
+    """`blur_radius`, and the way (mm) from the point's image to the sensor."""
+    defocus = sensor - image_position(lens, depth)
+    return _image_slope(lens, depth) * defocus, defocus
+
+
+def _image_slope(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
     """Slope of the marginal ray in image space, positive, for an axial point at `depth`."""
     power = lens.image_index / lens.focal_length
     # 1 / pupil magnification, zero for an exit pupil at infinity.

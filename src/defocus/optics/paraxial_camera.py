@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .paraxial import FirstOrder, image_position, image_slope
+from .paraxial import FirstOrder, blur_and_defocus, image_position
 
 MM = np.float64(1e3)  # per metre; in double precision, whatever depths come in
 
@@ -37,18 +37,12 @@ class ParaxialCamera:
 
     def blur(self, depth_m: Any) -> tuple[Any, Any]:
         """Signed blur radius (pixels, positive beyond the focus) and way from the image to the sensor (mm)."""
-        depth = depth_m * MM
-        defocus = self.sensor - image_position(self.data, depth)
-        return image_slope(self.data, depth) * defocus / self.pixel, defocus
+        radius, defocus = blur_and_defocus(self.data, depth_m * MM, self.sensor)
+        return radius / self.pixel, defocus
 
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         """Signed blur radius in pixels of points at `depth_m`, positive beyond the focus."""
         return self.blur(depth_m)[0]
-
-    @property
-    def front_focus_m(self) -> Any:
-        """Distance of the front focal point from the entrance pupil; nearer points have no image. Negative: none is."""
-        return (self.data.entrance_pupil - self.data.front_focal_distance) * 1e-3
 
 
 def filling_pitch(image_radius: Any, diagonal_px: Any) -> Any:

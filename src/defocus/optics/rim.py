@@ -115,69 +115,53 @@ def find_rim(
 
     Its radii have the derivatives of where the light is cut, about a centre that stays (`_cut_radii`).
     """
-    arguments = (system, chief, jnp.asarray(vergence, float), data, iris, jnp.asarray(azimuth, float))
-    fixed = jax.lax.stop_gradient(arguments)
-    rim, slope = _search_rim(*fixed)
-    return eqx.tree_at(lambda r: r.radius, rim, _cut_radii(rim, slope, *arguments))
+    light = _Light(system, chief, jnp.asarray(vergence, float), iris, jnp.asarray(azimuth, float))
+    rim, slope = _search_rim(*jax.lax.stop_gradient((light, data)))
+    return eqx.tree_at(lambda r: r.radius, rim, _cut_radii(rim, slope, light))
+
+
+class _Light(eqx.Module):
+    """Light of one object point on its way through a lens with its iris."""
+
+    system: System
+    chief: ChiefRay
+    vergence: Float[Array, ""]
+    iris: Iris | None
+    azimuth: Float[Array, ""]
+
+    def clipping(
+        self, x: Float[Array, " rays"], y: Float[Array, " rays"]
+    ) -> tuple[Float[Array, " rays"], Bool[Array, " rays"]]:
+        """Largest clipping of rays from points of the launch plane, and whether they live."""
+        traced = trace(self.system, launch(self.chief, x, y, self.vergence))
+        if self.iris is None:
+            return traced.clip, traced.alive
+        return jnp.maximum(traced.clip, self.iris.clip(traced.stop_position, self.azimuth)), traced.alive
 
 
 @jax.custom_jvp
-def _cut_radii(
-    rim: Rim,
-    slope: Float[Array, " directions"],
-    system: System,
-    chief: ChiefRay,
-    vergence: Float[Array, ""],
-    data: FirstOrder | None,
-    iris: Iris | None,
-    azimuth: Float[Array, ""],
-) -> Float[Array, " directions"]:
+def _cut_radii(rim: Rim, slope: Float[Array, " directions"], light: _Light) -> Float[Array, " directions"]:
     """The radii of a rim. Where the clipping c(r) changes its sign, c = 0 stays: dr = −dc / c'(r)."""
     return rim.radius
 
 
 @_cut_radii.defjvp
-def _cut_radii_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    rim, slope = primals[:2]
+def _cut_radii_jvp(
+    primals: tuple[Rim, Array, _Light], tangents: tuple[Any, Any, Any]
+) -> tuple[Float[Array, " directions"], Float[Array, " directions"]]:
+    rim, slope, light = primals
     x, y = rim.radius * jnp.sin(rim.angle), rim.centre + rim.radius * jnp.cos(rim.angle)
-
-    def clip(system: System, chief: ChiefRay, vergence: Array, iris: Iris | None, azimuth: Array) -> Array:
-        return _clipping(system, chief, vergence, iris, azimuth, x, y)[0]
-
-    own, moving = ([values[k] for k in (2, 3, 4, 6, 7)] for values in (primals, tangents))
-    _, moved = jax.jvp(clip, tuple(own), tuple(moving))
+    _, moved = jax.jvp(lambda light: light.clipping(x, y)[0], (light,), (tangents[2],))
     return rim.radius, jnp.where(slope > 0.0, -moved / jnp.where(slope > 0.0, slope, 1.0), 0.0)
 
 
-def _clipping(
-    system: System,
-    chief: ChiefRay,
-    vergence: Float[Array, ""],
-    iris: Iris | None,
-    azimuth: Float[Array, ""],
-    x: Float[Array, " rays"],
-    y: Float[Array, " rays"],
-) -> tuple[Float[Array, " rays"], Bool[Array, " rays"]]:
-    """Largest clipping of rays from points of the launch plane, and whether they live."""
-    traced = trace(system, launch(chief, x, y, vergence))
-    clip = traced.clip if iris is None else jnp.maximum(traced.clip, iris.clip(traced.stop_position, azimuth))
-    return clip, traced.alive
-
-
-def _search_rim(
-    system: System,
-    chief: ChiefRay,
-    vergence: Float[Array, ""],
-    data: FirstOrder | None,
-    iris: Iris | None,
-    azimuth: Float[Array, ""],
-) -> tuple[Rim, Float[Array, " directions"]]:
+def _search_rim(light: _Light, data: FirstOrder | None) -> tuple[Rim, Float[Array, " directions"]]:
     """The rim, and how fast the clipping grows there along each direction, 1/mm; 0 where rays die at it."""
-    bundle = find_bundle(system, chief, vergence, samples=25, rounds=2, data=data)
+    bundle = find_bundle(light.system, light.chief, light.vergence, samples=25, rounds=2, data=data)
     passes = bundle.traced.passes
     count = jnp.maximum(jnp.sum(passes), 1)
     centre = jnp.sum(jnp.where(passes, bundle.y, 0.0)) / count
-    start, directions = (0.0, DIRECTIONS) if iris is None else (-jnp.pi, BLADE_DIRECTIONS)
+    start, directions = (0.0, DIRECTIONS) if light.iris is None else (-jnp.pi, BLADE_DIRECTIONS)
     angle = jnp.linspace(start, jnp.pi, directions)
     reach = 2.0 * jnp.hypot(bundle.half[0], bundle.half[1])
     fractions = jnp.linspace(0.0, 1.0, STEPS)[:, None]
@@ -186,7 +170,7 @@ def _search_rim(
         low, high, _low_clip, _high_clip = bounds
         radius = low + (high - low) * fractions
         x, y = radius * jnp.sin(angle), centre + radius * jnp.cos(angle)
-        clip, alive = _clipping(system, chief, vergence, iris, azimuth, x.ravel(), y.ravel())
+        clip, alive = light.clipping(x.ravel(), y.ravel())
         clip = jnp.where(alive, clip, jnp.inf).reshape(radius.shape)
         inside = jnp.cumprod((clip < 0.0).astype(int), axis=0).astype(bool)
         upper = jnp.clip(jnp.sum(inside, axis=0), 1, STEPS - 1)

@@ -27,6 +27,11 @@ class Bands:
     weights: tuple[tuple[float, ...], ...]
 
     @property
+    def every_nm(self) -> list[float]:
+        """Wavelengths of all bands, one after the other."""
+        return [wave for band in self.wavelengths_nm for wave in band]
+
+    @property
     def mean_nm(self) -> tuple[float, ...]:
         """Mean wavelength of each band."""
         return tuple(

@@ -25,7 +25,7 @@ from .pupil_function import PupilFunction
 from .requests import Requests
 from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_samples, needed_supersampling, supersampling_bucket
 from .wavefronts import WavefrontBlock, backend_kind, wavefront_blocks
-from .window import MOST_SPILL, SPILL, larger_window, points_per_pixel, window_for, window_of_rays
+from .window import larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
 
 PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
 PROGRAMS_AT_ONCE = 8  # on a GPU
@@ -141,12 +141,8 @@ class TracedRequests:
                 fits = report["status"] == "ok"
                 if fits or row not in fitted or (fitted[row].array is None and "energy_outside" in report):
                     fitted[row] = FittedPsf(array if fits else None, report)
-                spill = report.get("energy_outside", 0.0)
-                # Rays as well: coarse samples of a blur's fringes may miss some of its light, which is no reason to
-                # look for it.
-                leaves = report.get("blur_mm", 0.0) > window / 2.0 * pixel[row]
-                larger = larger_window(window, most_px) if spill > SPILL and leaves else None
-                if larger is not None:
+                larger = larger_window(window, most_px)
+                if larger is not None and spills(report, pixel[row], window):
                     groups.setdefault(larger, []).append(row)
         return [fitted[row] for row in range(len(coc_px))]
 
@@ -330,6 +326,11 @@ def _refusal(optics: Any, i: int, residual: float, samples: int) -> str:
     return f"needs {samples} samples across the pupil, more than {MOST_SAMPLES}: the blur is too large"
 
 
+def spills(report: Report, pixel: float, window: int) -> bool:
+    """Whether a PSF leaves its window of pixels (their pitch in mm) so far that a larger one is tried."""
+    return "energy_outside" in report and wants_larger(report["energy_outside"], report["blur_mm"] / pixel, window)
+
+
 def fold_bands(values: Any, bands: Bands) -> list[Any]:
     """Sums over each band's wavelengths (second axis of `values`) with their weights."""
     folded, first = [], 0
@@ -381,11 +382,9 @@ def _folded(
             yield None, {"status": report["status"]}
         elif not light:
             yield None, {"status": "no light falls into the window"}
-        elif report["supersample"] > 1 and not report["energy_outside"] <= MOST_SPILL:  # points measure no energy
-            report["status"] = (
-                f"{report['energy_outside']:.0%} of the light falls outside {size} pixels; a window of about "
-                f"{window_of_rays(report['blur_mm'] / pitch)} holds it"
-            )
-            yield None, report
+        elif report["supersample"] > 1 and (  # points measure no energy
+            refusal := spill_refusal(report["energy_outside"], report["blur_mm"] / pitch, size)
+        ):
+            yield None, report | {"status": refusal}
         else:
             yield psf, report

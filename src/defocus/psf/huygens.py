@@ -74,7 +74,7 @@ def huygens_psf(
     pixel, azimuth = jnp.asarray(points.pixel[0]), float(points.azimuth[0])
     needed = float(jnp.max(needed_samples(fitted.half, fitted.blur, pixel * size, fitted.wavelength)))
     rays = min(bucket(MARGIN * needed), MOST_RAYS) if rays is None else rays
-    waves = [wave for band in bands.wavelengths_nm for wave in band]
+    waves = bands.every_nm
     pictures = []
     for wave, index in zip(waves, packed.indices(waves), strict=True):
         coloured = eqx.tree_at(lambda s: s.index, packed.system, index)

@@ -47,7 +47,7 @@ def paper_psf(requests: Requests, row: int, bands: Bands, size: int) -> tuple[Fl
     """The PSF of one request and its report. Raises `TraceError` where the lens does not image the point."""
     packed, point = requests.lenses[requests.lens[row]], requests.points.take([row])
     point = jax.tree.map(lambda leaf: leaf[0], point)
-    waves = [wave for band in bands.wavelengths_nm for wave in band]
+    waves = bands.every_nm
     lights: list[Intensity] = []
     samples = 0
     for wave, index in zip(waves, packed.indices(waves), strict=True):

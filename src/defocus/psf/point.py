@@ -38,7 +38,7 @@ def point_psf(
     dtype: jnp.dtype = jnp.float64,
 ) -> tuple[Float[Array, "bands size size"], dict[str, Array]]:
     """The PSF, each band summing to 1, and its report; `index` holds the media at all wavelengths of the bands."""
-    waves = jnp.asarray([wave for band in bands.wavelengths_nm for wave in band]) * 1e-6
+    waves = jnp.asarray(bands.every_nm) * 1e-6
     pose = find_pose(system, point.height, point.focus, point.shift)
     optics = point_wavefronts(system, index, waves, point, pose)
 

@@ -49,7 +49,7 @@ class Requests(eqx.Module):
 
 
 def stack_irises(irises: Sequence[Iris | None]) -> Iris | None:
-    """The irises of many rows as one; None where there are none. Rows must all have one or all have none."""
+    """Many irises as one; None where there are none. All must be there, or none."""
     if all(iris is None for iris in irises):
         return None
     if any(iris is None for iris in irises):

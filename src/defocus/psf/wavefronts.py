@@ -77,7 +77,7 @@ def wavefront_blocks(
     requests: Requests, bands: Bands, strength: Strength = energy_strength
 ) -> Iterator[WavefrontBlock]:
     """The wavefronts of all requests, a few thousand at a time."""
-    waves = [wave for band in bands.wavelengths_nm for wave in band]
+    waves = bands.every_nm
     kind = backend_kind()
     # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
     computed = waves + waves[-1:] * (WAVES - len(waves)) if kind == "cpu" else waves

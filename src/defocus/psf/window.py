@@ -43,6 +43,17 @@ def points_per_pixel(window: int) -> int:
     return WINDOWS.get(window, WINDOWS[LARGEST])
 
 
-def window_of_rays(reach_px: float) -> int:
-    """Pixels across that hold rays which reach so far from the point: what a refusal advises."""
-    return math.ceil(2.4 * reach_px)
+def wants_larger(energy_outside: float, reach_px: float, window: int) -> bool:
+    """Whether a larger window is tried: light is missing, and rays reach beyond this one.
+
+    Rays as well: coarse samples of a blur's fringes may miss some of its light, which is no reason to look for it.
+    """
+    return energy_outside > SPILL and reach_px > window / 2.0
+
+
+def spill_refusal(energy_outside: float, reach_px: float, window: int) -> str:
+    """Why a PSF whose rays reach so far does not fit its window, and which would hold it; empty where it fits."""
+    if energy_outside <= MOST_SPILL:
+        return ""
+    holds = math.ceil(2.4 * reach_px)
+    return f"{energy_outside:.0%} of the light falls outside {window} pixels; a window of about {holds} holds it"

@@ -116,7 +116,7 @@ def safe_lenses(
     """
     depth, focus = np.array(depth_m)[:, None], np.array(focus_m[::-1])[:, None]
     cameras = table.filled(diagonal_px).focused(focus)
-    in_front = (depth.min() > table.front_focus_m) & (focus.min() > table.front_focus_m)
+    in_front = min(depth.min(), focus.min()) * 1e3 > table.data.front_focus
     radius, defocus = cameras.blur(depth)
     samples = PAPER_FACTOR * paper_bound(table.data.na, defocus, np.asarray(D_LINE_NM * 1e-6))
     small = (np.abs(radius) <= plan.coc_limit_px).all(0)
