@@ -129,6 +129,10 @@ class DatasetError(FileError):
     """A folder of pairs that cannot be written, continued or read."""
 
 
+class OwnershipError(FileError):
+    """A file or folder that is not ours to write to, replace or remove; it was left as it is."""
+
+
 class ConfigError(FileError):
     """Settings of a training that cannot be carried out; the message names the key."""
 

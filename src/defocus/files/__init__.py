@@ -9,6 +9,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .exif import Exif
     from .journal import Journal
+    from .ownership import Mark, OwnedFolder, check_not_input, claim, read_mark, strangers
     from .pair_folders import PairFiles, PairReader, find_pairs, is_pair_folder, read_records
     from .pictures import (
         check_picture_path,
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Exif",
     "Journal",
+    "Mark",
+    "OwnedFolder",
     "PairFiles",
     "PairReader",
     "Store",
+    "check_not_input",
     "check_output",
     "check_picture_path",
+    "claim",
     "decode_picture",
     "find_pairs",
     "generator",
@@ -41,11 +46,13 @@ __all__ = [
     "picture_size",
     "png_bytes",
     "quantise",
+    "read_mark",
     "read_picture",
     "read_records",
     "read_toml",
     "seed_for",
     "settings_difference",
+    "strangers",
     "validated",
     "write_file",
     "write_linear",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class Journal:
         """What the last line of a thing says; None where it is not done."""
         return self._entries.get(name)
 
+    def names(self) -> list[str]:
+        """Everything that has a line, in the order of their first lines."""
+        return list(self._entries)
+
     def is_done(self, name: str, **inputs: Any) -> bool:
         """Whether a thing is done with these inputs, not with others."""
         entry = self._entries.get(name)
@@ -49,8 +54,11 @@ class Journal:
         text = json.dumps(line | {SUM: _checksum(line)}) + "\n"
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            with self.file.open("a", encoding="utf-8") as file:
+            handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write("\n" + text if self._cut else text)
+                file.flush()
+                os.fsync(handle)
         except OSError as error:
             raise DatasetError(f"cannot be written: {error.strerror}", file=self.file) from error
         self._cut = False

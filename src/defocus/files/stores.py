@@ -105,10 +105,10 @@ class Store:
         system.invalidate_cache()
         return bool(system.isfile(f"{root}/{path}"))
 
-    def listing(self, prefix: str = "") -> list[str]:
-        """All files in a folder and the folders in it, sorted; without hidden ones and those still being written."""
-        visible = (path for path in self._all(prefix) if not any(part.startswith(".") for part in path.split("/")))
-        return sorted(visible)
+    def listing(self, prefix: str = "", *, hidden: bool = False) -> list[str]:
+        """All files in a folder and the folders in it, sorted; without hidden ones, unless they are asked for."""
+        paths = self._all(prefix)
+        return sorted(p for p in paths if hidden or not any(part.startswith(".") for part in p.split("/")))
 
     def sizes(self, paths: list[str]) -> list[int]:
         """Bytes of each file, by one question for each, or one for a whole folder elsewhere."""
