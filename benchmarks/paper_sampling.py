@@ -33,7 +33,7 @@ import numpy as np
 from defocus import Camera
 from defocus.camera import make_requests
 from defocus.draw import style
-from defocus.draw.psf_picture import paint_psf, psf_scale_bar, tile_side
+from defocus.draw.psf_plot import paint_psf, psf_scale_bar, tile_side
 from defocus.draw.sheet import Sheet
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM

@@ -29,7 +29,7 @@ from defocus.draw import (
     save,
 )
 from defocus.draw.psf_grid import PsfGrid
-from defocus.draw.psf_picture import check_scale, colours, picture
+from defocus.draw.psf_plot import check_scale, colours, picture
 from defocus.draw.pupils import wavefronts_of
 from defocus.errors import DefocusError
 from defocus.lens import load_lens

@@ -15,9 +15,17 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: pip install 'defocus[depth]'")
 
 from defocus.errors import DatasetError, DefocusError, DepthError  # noqa: E402
-from defocus.evaluate.downstream.disparity import DisparityEstimator, disparity_rmse  # noqa: E402
-from defocus.evaluate.downstream.judgement import Judgement, Judgements, restored_pictures  # noqa: E402
-from defocus.evaluate.downstream.segmentation import MaskChoice, Segmenter, overlap, without_doubles  # noqa: E402
+from defocus.evaluate.downstream import (  # noqa: E402  # noqa: E402  # noqa: E402
+    DisparityEstimator,
+    Judgement,
+    Judgements,
+    MaskChoice,
+    Segmenter,
+    disparity_rmse,
+    overlap,
+    restored_pictures,
+    without_doubles,
+)
 from defocus.evaluate.test_sets import FileImage, TestImage  # noqa: E402
 
 ANY = MaskChoice(

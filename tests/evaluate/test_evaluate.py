@@ -19,9 +19,19 @@ from defocus.cli import run
 from defocus.errors import ConfigError, DatasetError, DefocusError
 from defocus.evaluate.evaluation import evaluate_table
 from defocus.evaluate.figures import choose_crops
-from defocus.evaluate.results import BlurLevel, PictureRecord, Problem, Results, ranks
+from defocus.evaluate.results import (
+    BlurLevel,
+    PictureRecord,
+    Problem,
+    Results,
+    compare,
+    latex,
+    level_table,
+    main_table,
+    number_text,
+    ranks,
+)
 from defocus.evaluate.table_file import EvaluationTable, TableRow, load_table
-from defocus.evaluate.tables import compare, latex, level_table, main_table, number_text
 from defocus.restore.similarity import psnr
 
 from ..synth.fake_folder import fake_folder

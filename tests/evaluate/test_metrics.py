@@ -22,8 +22,7 @@ from scipy.special import gamma
 
 from defocus.errors import DefocusError, FileError, MissingExtraError
 from defocus.evaluate import niqe as niqe_module
-from defocus.evaluate.iqa import pyiqa_measure
-from defocus.evaluate.measures import KINDS, make_measure
+from defocus.evaluate.measures import KINDS, _pyiqa_measure, make_measure
 from defocus.evaluate.niqe import Pristine, fit_asymmetric, half_size, load_pristine, niqe, niqe_features
 from defocus.restore.perceptual import CHANNELS, KERNELS, SCALE, SHIFT, Lpips
 from defocus.restore.similarity import grey, psnr, ssim
@@ -435,7 +434,7 @@ def test_the_real_pyiqa() -> None:
     a, b = pictures()
     for name in ("psnr", "ssim"):
         own = make_measure(name, device="cpu")(a, b)
-        compute, _ = pyiqa_measure(replace(KINDS[name], pyiqa=name), "cpu")
+        compute, _ = _pyiqa_measure(replace(KINDS[name], pyiqa=name), "cpu")
         assert compute(a, b) == pytest.approx(own, rel=1e-5), name
 
 

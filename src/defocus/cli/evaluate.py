@@ -58,8 +58,8 @@ def evaluate(
 
 def _evaluate_table(file: Path, out: Path, device: str | None) -> None:
     from ..evaluate.evaluation import FIGURES, MARKDOWN, evaluate_table
+    from ..evaluate.results import problem_lines
     from ..evaluate.table_file import load_table
-    from ..evaluate.tables import problem_lines
 
     table = load_table(file)
     if device is not None:
@@ -82,7 +82,7 @@ def show_results(results: Results) -> None:
     from rich.table import Table
 
     from ..evaluate.measures import KINDS
-    from ..evaluate.tables import number_text
+    from ..evaluate.results import number_text
 
     console = Console()
     for test in results.table.tests:
@@ -103,7 +103,7 @@ def show_results(results: Results) -> None:
 def _compare(images: tuple[Path, Path], metrics: list[str], files: dict[str, Path], device: str | None) -> None:
     from ..evaluate.evaluation import compare_pictures
     from ..evaluate.measures import KINDS
-    from ..evaluate.tables import number_text
+    from ..evaluate.results import number_text
 
     place = None if device in (None, "auto") else device
     with ProgressBar() as bar:
@@ -177,10 +177,8 @@ def downstream(
     limit: LimitOption = None,
 ) -> None:
     """Judge restored pictures by what networks see in them: depth (Depth Anything V2) and segments (SAM 2)."""
-    from ..evaluate.downstream.disparity import DisparityEstimator
-    from ..evaluate.downstream.judgement import judge, restored_pictures
-    from ..evaluate.downstream.segmentation import MaskChoice, Segmenter
-    from ..evaluate.tables import csv_text
+    from ..evaluate.downstream import DisparityEstimator, MaskChoice, Segmenter, judge, restored_pictures
+    from ..evaluate.results import csv_text
     from ..evaluate.test_sets import find_real_pairs
     from ..files.stores import open_store
     from ..restore.deblurring import choose_device

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from .card import draw_card
     from .charts import BlurLine, draw_blur_levels, draw_training_curves
     from .diversity import draw_diversity
-    from .layout import draw_layout
-    from .plots import plot_camera, plot_photograph, plot_psf, save_psf
+    from .layout import draw_layout, plot_camera
     from .psf_grid import compute_psf_grid, draw_psf_grid, draw_through_focus
-    from .psf_picture import check_scale
-    from .psf_plot import draw_psf
+    from .psf_plot import check_scale, draw_psf
     from .pupils import draw_pupils, draw_wavefronts
-    from .side_by_side import Panel, check_sweep_path, draw_comparison, draw_depth, draw_samples, write_sweep
+    from .side_by_side import (
+        Panel,
+        check_sweep_path,
+        draw_comparison,
+        draw_depth,
+        draw_samples,
+        plot_photograph,
+        write_sweep,
+    )
     from .spots import draw_spots
     from .style import check_figure_path, figure_png, html_image, save
     from .synth_pair import draw_pair
@@ -51,9 +57,7 @@ __all__ = [
     "html_image",
     "plot_camera",
     "plot_photograph",
-    "plot_psf",
     "save",
-    "save_psf",
     "write_sweep",
 ]
 

@@ -1,10 +1,10 @@
-"""The layout of a lens, as catalogues print it: elements, stop, ray bundles, image plane."""
+"""The layout of a lens, as catalogues print it: elements, stop, ray bundles, image plane; a camera's with its blur."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,19 +12,23 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from ..lens.prescription import Lens
+from ..camera import Camera
+from ..lens.prescription import Aperture, Lens
 from ..optics.beams import with_clear_apertures
 from ..optics.paraxial import first_order
 from ..optics.system import pack_one
 from . import style
 from .geometry import FIELDS, RAYS, Fan, Geometry, cross_section, ray_paths
-from .sheet import MARGIN, Sheet
+from .sheet import MARGIN, Sheet, plain_plot
 
 LARGEST = (11.0, 6.4)  # inches: the drawing itself fits in here
 SMALLEST_WIDTH = 5.6  # inches: of the figure
 WORTH_A_NOTE = 0.99  # a surface drawn smaller than this part of its clear aperture is mentioned
 TITLE_HEIGHT, LEGEND_ROW, BAR_HEIGHT = 0.62, 0.2, 0.42  # inches
+CHART = 1.5  # inches: height of the blur chart of a camera
+DEPTHS = 200  # points of its curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,29 @@ def draw_layout(
         sheet.title(lens.name, subtitle(lens))
     if legend:
         paint_legend(sheet, layout, 0.0)
+    return sheet.figure
+
+
+@style.look()
+def plot_camera(camera: Camera) -> Figure:
+    """The layout of a camera's lens as it is stopped down, and its paraxial blur radius over depth."""
+    layout = plan_layout(replace(camera.lens, aperture=Aperture("stop_radius", float(camera.first_order.stop_radius))))
+    width, height = layout.scaled(LARGEST[0], LARGEST[1] - CHART)
+    full_width = max(width, 6.4) + 0.6
+    sheet = Sheet(full_width, height + CHART + 2.1 + legend_height(layout, full_width))
+    setting = style.setting(camera.f_number, camera.focus_m)
+    sheet.title(camera.lens.name, f"{setting} · pixels of {camera.pixel_um:.3g} µm")
+    paint_layout(sheet, layout, sheet.height - 0.62 - height, (width, height))
+    paint_legend(sheet, layout, CHART + 0.9)
+    near, far = (camera.focus_m / 3.0, camera.focus_m * 8.0) if math.isfinite(camera.focus_m) else (1.0, 1000.0)
+    depths = np.geomspace(near, far, DEPTHS)
+    axes = sheet.axes((0.8, 0.6, sheet.width - 1.1, CHART))
+    axes.plot(depths, np.abs(camera.circle_of_confusion_px(depths)), color=style.BLUE, linewidth=1.2)
+    axes.set(xscale="log", xlim=(near, far), ylim=(0.0, None), xlabel="depth, m", ylabel="blur radius, pixels")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    plain_plot(axes)
     return sheet.figure
 
 

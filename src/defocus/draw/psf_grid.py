@@ -19,7 +19,7 @@ from ..camera import Camera, psfs
 from ..errors import DefocusError
 from ..psf.bands import Bands, BandsLike
 from . import style
-from .psf_picture import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
+from .psf_plot import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
 from .sheet import Sheet, head
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)

@@ -19,7 +19,7 @@ from ..optics.pupil_map import PupilMap, Remove, pupil_map
 from ..optics.wavefront import Wavefront
 from . import style
 from .psf_grid import FIELDS, field_name
-from .psf_picture import paint_reason
+from .psf_plot import paint_reason
 from .sheet import Box, Sheet, frame, head, note
 
 PANEL, GAP = 1.75, 0.55  # inches

@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import DefocusError
 from ..files.stores import check_output
+from ..render.photograph import Photograph
 from . import style
 from .sheet import MARGIN, Sheet, frame, show_picture
 
@@ -82,6 +83,16 @@ def draw_comparison(
             show_picture(inner, panel.picture[row : row + size, column : column + size], pixels=True)
             frame(inner, colour, 1.4)
     return sheet.figure
+
+
+def plot_photograph(photograph: Photograph) -> Figure:
+    """The sharp and the blurred photograph side by side."""
+    report = photograph.report
+    low, high = report["coc_px"]
+    taken = style.setting(report["f_number"], report["focus_m"])
+    about = f"{taken} · {style.minus(f'blur {low:.1f} … {high:.1f} px')}"
+    panels = [Panel("sharp", "", photograph.sharp.srgb), Panel("blurred", about, photograph.blurred.srgb)]
+    return draw_comparison(panels, (), str(report["lens"]), width=4.6)
 
 
 @style.look()

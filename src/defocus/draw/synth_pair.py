@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..psf.bands import Bands
 from . import style
-from .psf_picture import paint_psf, psf_scale_bar
+from .psf_plot import paint_psf, psf_scale_bar
 from .sheet import MARGIN, Box, Sheet, frame, head, note, show_picture
 
 SIDE = 2.4  # inches of a picture: 384 pixels at style.DPI

@@ -8,16 +8,13 @@ from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .ablation import AblationStudy, run_ablation
-    from .downstream.disparity import DisparityEstimator
-    from .downstream.judgement import judge
-    from .downstream.segmentation import Segmenter
+    from .downstream import DisparityEstimator, Segmenter, judge
     from .evaluation import Comparison, compare_pictures, evaluate_table
     from .ground_truth import analyse_pair
     from .ground_truth_page import write_ground_truth
     from .measures import Measure, make_measure
-    from .results import Results
+    from .results import Results, compare, latex
     from .table_file import EvaluationTable, load_table
-    from .tables import compare, latex
     from .test_sets import open_test_set
 
 __all__ = [

@@ -30,9 +30,8 @@ from ..synth.plan import Plan, make_plan
 from ..synth.run import Progress, run_plan
 from .evaluation import evaluate_table, opened_set, ready_measures
 from .figures import draw_levels
-from .results import Results, pooled
+from .results import Results, compare, pooled, seed_table
 from .table_file import EvaluationTable, TableRow, Test
-from .tables import compare, seed_table
 
 DATA, RUNS, JUDGED, REPORT, CURVES, LAST = "data", "runs", "evaluation", "ablation.md", "curves.png", "last.pt"
 # What makes a pair the same patch behind the same lens.

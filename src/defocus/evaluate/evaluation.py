@@ -27,9 +27,8 @@ from ..files.png import png_bytes
 from ..files.stores import open_store
 from .figures import draw_figures
 from .measures import Display, Measure, make_measure
-from .results import PictureRecord, Problem, Results
+from .results import PictureRecord, Problem, Results, compare, latex
 from .table_file import EvaluationTable, TableRow, Test
-from .tables import compare, latex
 from .test_sets import (
     FileImage,
     Image,

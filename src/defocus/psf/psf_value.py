@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._lazy import drawn
+from ..files.stores import writing_file
 from .bands import Bands
 from .engine import Report
 
@@ -36,7 +37,7 @@ class Psf(eqx.Module):
 
     def plot(self, **options: Any) -> Figure:
         """A figure of the PSF: picture, profiles and encircled energy."""
-        return drawn("plot_psf", self, **options)
+        return drawn("draw_psf", self, **options)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz file (psf, wavelengths_nm, pixel_um, report), or a figure as .png, .svg or .pdf."""
@@ -44,7 +45,8 @@ class Psf(eqx.Module):
             drawn("save", self.plot(), path)
             return
         numbers = {"psf": self.array, "wavelengths_nm": self.bands.mean_nm, "pixel_um": self.pixel_um}
-        np.savez_compressed(path, **numbers, report=json.dumps(self.report))
+        with writing_file(path) as file:
+            np.savez_compressed(file, **numbers, report=json.dumps(self.report))
 
     def _repr_html_(self) -> str:
         return drawn("html_image", self.plot())
