@@ -12,9 +12,8 @@ from scipy.ndimage import uniform_filter
 
 from ..errors import DefocusError
 from .measures import KINDS
-from .results import PictureRecord, Problem, Results
+from .results import LEVELLED, PictureRecord, Problem, Results, level_means, number_text, picture_count
 from .table_file import TableRow, Test, slug
-from .tables import LEVELLED, level_means, number_text, picture_count
 from .test_sets import Image, TestImage, TestSet, failure_noted
 
 Source = Callable[[TableRow, Test, TestImage], Image | None]

@@ -17,7 +17,7 @@ from ..files.stores import open_store
 from .ground_truth import CELL_PX, PairAnalysis, analyse_all
 from .registration import Registration
 from .residual_blur import BLURRED_PX, BlurMap
-from .tables import csv_text, number_text
+from .results import csv_text, number_text
 from .test_sets import Progress, TestImage
 
 if TYPE_CHECKING:
