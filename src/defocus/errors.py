@@ -19,6 +19,12 @@ class DefocusError(Exception):
     """Base of every error that defocus raises on purpose."""
 
 
+def one_line(message: str, most: int = 2000) -> str:
+    """The message in one line of at most so many characters: what libraries say of damaged files may be any length."""
+    line = " ".join(message.split("\n"))
+    return line if len(line) <= most else f"{line[: most // 2]} … {line[-most // 4 :]}"
+
+
 def checked_options(kind: type[T], options: Mapping[str, Any], what: str) -> T:
     """The dataclass `kind` with these options; a name that it does not have is told with the nearest one it has."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
@@ -91,8 +97,8 @@ class FileError(DefocusError):
     """A file of a photograph or of a scene that cannot be used; the message begins with its name."""
 
     def __init__(self, message: str, *, file: str | Path | None = None) -> None:
-        self.message, self.file = message, file
-        super().__init__(f"{file}: {message}" if file is not None else message)
+        self.message, self.file = one_line(message), file
+        super().__init__(f"{file}: {self.message}" if file is not None else self.message)
 
 
 class PhotoError(FileError):

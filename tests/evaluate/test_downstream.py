@@ -174,14 +174,14 @@ def test_the_same_picture_has_the_same_segments_and_another_has_others(sam_folde
 
 def test_prompts_in_batches_are_those_alone(sam_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prompt is answered by itself, whatever else is asked."""
-    from defocus.evaluate.downstream import segmentation
+    from defocus.evaluate import downstream
 
     segmenter = Segmenter(str(sam_folder), "cpu")
     seen = segmenter.embed(picture())
     prompts = segmenter.automatic_prompts(seen, ANY)
     for prompt in ("masks", "points"):
         together = list(segmenter.answers(seen, prompts, prompt))
-        monkeypatch.setattr(segmentation, "AT_ONCE", 1)
+        monkeypatch.setattr(downstream, "AT_ONCE", 1)
         alone = list(segmenter.answers(seen, prompts, prompt))
         monkeypatch.undo()
         assert np.mean([overlap(a, b) for a, b in zip(together, alone, strict=True)]) > 0.99

@@ -30,12 +30,14 @@ from scipy.ndimage import correlate, correlate1d
 from scipy.special import gammaln
 
 from ..errors import DefocusError, FileError
+from ..files.arrays import read_npz
 from ..restore.similarity import grey
 
 BLOCK = 96
 FEATURES = 36
 ENVIRONMENT = "DEFOCUS_NIQE"
 FILE = "niqe_pris_params.npz"
+MEMBERS = ("mu_pris_param", "cov_pris_param")
 ROUNDING = 1e-9  # of values up to 255: less is no texture
 NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (1, -1))
 # Keys' cubic (a = −1/2), stretched to twice its width, at the eight pixels around the middle of a half-size pixel.
@@ -143,14 +145,17 @@ def load_pristine(path: str | Path | None = None) -> Pristine:
     file = Path(path) if path is not None else find_parameters()
     if not file.is_file():
         raise FileError("there is no such file with the parameters of NIQE", file=file)
-    try:
-        with np.load(file) as data:
-            mean, covariance = data["mu_pris_param"].reshape(-1), data["cov_pris_param"]
-    except (KeyError, ValueError, OSError) as error:
-        raise FileError(f"no parameters of NIQE: {error}; expected {FILE} of BasicSR", file=file) from error
-    if mean.shape != (FEATURES,) or covariance.shape != (FEATURES, FEATURES):
-        raise FileError(f"a mean of {mean.shape} and a covariance of {covariance.shape}; expected 36 each", file=file)
-    return Pristine(mean.astype(np.float64), covariance.astype(np.float64))
+    arrays = read_npz(file, MEMBERS)
+    mean, covariance = (arrays.get(name, np.zeros(0)) for name in MEMBERS)
+    if mean.size != FEATURES or covariance.shape != (FEATURES, FEATURES):
+        raise FileError(
+            f"a mean of {mean.shape} and a covariance of {covariance.shape}, no parameters of NIQE; expected 36 each, "
+            f"as in {FILE} of BasicSR",
+            file=file,
+        )
+    if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
+        raise FileError("parameters of NIQE that are no finite numbers", file=file)
+    return Pristine(mean.reshape(-1).astype(np.float64), covariance.astype(np.float64))
 
 
 def find_parameters() -> Path:

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DepthError, MissingPackageError
+from ..files.arrays import read_npy, read_npz
 from ..files.pictures import opened_image
 from ..files.stores import write_file, writing_file
 from .depth_maps import DepthMap, Intrinsics, complete_depth
@@ -113,14 +114,9 @@ def check_depth_path(path: str | Path, *, writable: bool = False) -> str:
 
 
 def _read_npz(path: Path, scale_m: float | None) -> tuple[Plane, Intrinsics | None, tuple[str, ...]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files if name in ("depth_m", "intrinsics")}
-            names = archive.files
-    except Exception as error:  # a damaged archive raises zip, zlib, EOF and value errors
-        raise DepthError(f"not a readable .npz archive: {error}", file=path) from error
+    arrays = read_npz(path, ("depth_m", "intrinsics"), DepthError)
     if "depth_m" not in arrays:
-        raise DepthError(f"no array `depth_m`; it holds {', '.join(names) or 'nothing'}", file=path)
+        raise DepthError("no array `depth_m`", file=path)
     if scale_m not in (None, 1.0):
         raise DepthError(f"`depth_m` is in metres; a scale of {scale_m:g} does not apply", file=path)
     intrinsics = arrays.get("intrinsics")
@@ -132,13 +128,6 @@ def _read_npz(path: Path, scale_m: float | None) -> tuple[Plane, Intrinsics | No
     if values.size != 4 or not np.all(np.isfinite(values)) or min(values[:2]) <= 0.0:
         raise DepthError(f"intrinsics {values.tolist()}; expected fx, fy, cx, cy in pixels", file=path)
     return arrays["depth_m"], (float(values[0]), float(values[1]), float(values[2]), float(values[3])), ()
-
-
-def _read_npy(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, allow_pickle=False)
-    except Exception as error:  # a damaged head raises whatever its text means to numpy
-        raise DepthError(f"not a readable .npy file: {error}", file=path) from error
 
 
 def _read_png(path: Path) -> np.ndarray:
@@ -219,7 +208,7 @@ def _write_png(path: Path, depth: Plane, scale_m: float | None) -> None:
 
 
 _READERS: dict[str, Callable[[Path], np.ndarray]] = {
-    ".npy": _read_npy,
+    ".npy": lambda path: read_npy(path, DepthError),
     ".png": _read_png,
     ".pfm": _read_pfm,
     ".dpt": _read_dpt,
