@@ -36,6 +36,7 @@ PLAN: dict[str, Any] = {
     "blur": {"levels_px": [2, 4, 8, 16], "weights": [1, 1, 1, 1]},
     "output": {"layout": "pairs"},
 }
+STUDY = "study"  # the folder of data, trainings and results
 TRAINING = ("batch=16", "crop=128", "compute.precision=bf16", "validation.every=500", "save.every=500", "logs.every=25")
 
 
@@ -46,7 +47,7 @@ def study_of(given: argparse.Namespace) -> Any:
 
     plan = make_plan(PLAN | {"sources": [{"kind": "rgb", "folder": str(given.work / "photos")}]})
     config = TrainConfig.from_toml("nafnet-small", (*TRAINING, f"steps={given.steps}", *given.changes))
-    return AblationStudy(plan, config, given.work, given.seeds)
+    return AblationStudy(plan, config, given.work / STUDY, given.seeds)
 
 
 def make_data(given: argparse.Namespace) -> None:
@@ -107,7 +108,7 @@ def judge(given: argparse.Namespace) -> None:
 
     from defocus.evaluate.ablation import CURVES, JUDGED, LAST, VARIANTS
 
-    work, results, study = given.work, given.results, study_of(given)
+    work, results, study = given.work / STUDY, given.results, study_of(given)
     weights = {(v.name, seed): study.run_folder(v, seed) / LAST for seed in given.seeds for v in VARIANTS}
     missing = [str(file) for file in weights.values() if not file.is_file()]
     if missing:

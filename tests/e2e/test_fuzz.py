@@ -1,4 +1,4 @@
-"""A short run of the fuzzer over everything that reads: whatever is damaged is refused by our own errors, or accepted."""
+"""A short run of the fuzzer: whatever is damaged is refused by our own errors, or accepted."""
 
 from __future__ import annotations
 

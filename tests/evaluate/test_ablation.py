@@ -15,6 +15,7 @@ from defocus.errors import ConfigError, DatasetError
 from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, AblationStudy, run_ablation, variant_plan
 from defocus.evaluate.figures import draw_levels
 from defocus.evaluate.results import PictureRecord, Results
+from defocus.files.ownership import OwnedFolder
 from defocus.files.settings import settings_difference
 from defocus.restore.data import PairDataset
 from defocus.restore.training import TrainProgress
@@ -144,8 +145,8 @@ def test_seeds_are_told_together_and_each(tmp_path: Path) -> None:
     assert "| nafnet (Gaussian PSFs) | −1.25 [−1.25, −1.25] |" in text
     assert "| Gaussian PSFs | 34.00 (−1.00) | 33.50 (−1.50) |" in text
     assert "| full synthesis | 35.00 | 35.00 |" in text
-    draw_levels(together, test, tmp_path)
-    assert (tmp_path / f"{test.key}-psnr-by-blur.png").stat().st_size > 10_000
+    draw_levels(together, test, OwnedFolder(tmp_path / "levels", "ablation"))
+    assert (tmp_path / "levels" / f"{test.key}-psnr-by-blur.png").stat().st_size > 10_000
 
 
 def test_what_would_not_be_fair_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +176,7 @@ def test_what_fails_at_the_end_is_said_at_the_beginning(
     Image.new("RGB", (40, 32)).save(tmp_path / "photos" / "a.png")
     out, photographs = tmp_path / "out", ["--photographs", str(tmp_path / "photos")]
     for arguments, message in (
-        (["--metrics", "psnr,ssmi"], "'ssmi'; known are psnr"),
+        (["--metrics", "psnr,ssmi"], "'ssmi'; did you mean 'ssim'?"),
         (["--metrics", "psnr,niqe"], "the parameters of NIQE are not part of defocus"),
         (photographs, "real photographs has no truth, and every measure needs one; add niqe"),
         (["--photographs", str(tmp_path / "none")], "none: there is no such folder"),
@@ -183,12 +184,18 @@ def test_what_fails_at_the_end_is_said_at_the_beginning(
         (["--set", "data.kind=synthesis", "--set", "data.cache=no"], 'leave out data.kind = "synthesis"'),
         (["--set", "model.overrides.widht=4"], "unknown key 'widht'"),
         (["--set", "loss.name=l3"], "loss 'l3'"),
+        (["--set", "crop=4096"], "crops of 4096 pixels do not fit"),
     ):
         assert run(["ablate", str(tmp_path / "plan.toml"), "--out", str(out), *arguments]) == 2, arguments
         told = capsys.readouterr().err
         assert message in told
         assert told.count("\n") == 1
     assert not out.exists()
+    out.mkdir()
+    (out / "ablation.md").write_text("my own notes")
+    assert run(["ablate", str(tmp_path / "plan.toml"), "--out", str(out), "--set", "crop=64"]) == 2
+    assert "holds ablation.md and was not made for an ablation" in capsys.readouterr().err
+    assert (out / "ablation.md").read_text() == "my own notes"
 
 
 def test_the_report_tells_the_stages_and_progress_the_variant(

@@ -16,7 +16,7 @@ from scipy.ndimage import gaussian_filter
 
 from defocus import evaluate
 from defocus.cli import run
-from defocus.errors import ConfigError, DatasetError, DefocusError
+from defocus.errors import ConfigError, DatasetError, DefocusError, OwnershipError
 from defocus.evaluate.evaluation import evaluate_table
 from defocus.evaluate.figures import choose_crops
 from defocus.evaluate.results import (
@@ -177,6 +177,35 @@ def test_the_whole_matrix(trial: Path) -> None:
     assert "ours-psnr-by-blur.png" in drawn
 
 
+def test_files_of_others_are_left_as_they_are(trial: Path) -> None:
+    table, out = without_phone(trial), trial / "out"
+    out.mkdir()
+    own = {name: f"my {name}" for name in ("results.md", "summary.json", "table.tex", "images.csv")}
+    for name, text in own.items():
+        (out / name).write_text(text)
+    sharpener = Sharpener()
+    with pytest.raises(OwnershipError, match="was not made for an evaluation"):
+        evaluate_table(table, out, make_restorer=sharpener)
+    assert {name: (out / name).read_text() for name in own} == own
+
+    evaluate_table(table, trial / "new", make_restorer=sharpener)
+    runs = sharpener.runs
+    (trial / "new" / "results.md").write_text("my own words")  # in a folder of ours
+    with pytest.raises(OwnershipError, match=r"results\.md: was not made by this program, or was changed since"):
+        evaluate_table(table, trial / "new", make_restorer=sharpener)
+    assert sharpener.runs == runs
+    assert (trial / "new" / "results.md").read_text() == "my own words"
+
+
+def test_names_are_words_in_markdown_not_html() -> None:
+    name = "<img src=x onerror=alert(1)> [a](b) *c* `d`"
+    results = made_results(title=name, tests=[{"kind": "pairs", "folder": "x", "name": "T"}])
+    problems = (Problem("t", "input", "im", f"{name} is bad"),)
+    text = compare(Results(results.table, results.records, problems, {"t": (name,)}))
+    assert "<img" not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt; \\[a\\](b) \\*c\\* \\`d\\`") == 3
+
+
 def test_only_what_is_missing_is_made(trial: Path) -> None:
     table = without_phone(trial)
     out, sharpener = trial / "out", Sharpener()
@@ -258,7 +287,7 @@ def test_what_is_wrong_is_said_at_once(trial: Path) -> None:
     ("change", "told"),
     [
         (('kind = "input"', 'kind = "inputs"'), "rows.0.kind"),
-        (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "sim"]'), "'sim'; known are psnr"),
+        (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "sim"]'), "'sim'; did you mean 'ssim'"),
         (('metrics = ["psnr", "ssim"]', 'metrics = ["psnr", "psnr"]'), "two of them are called 'psnr'"),
         (('metrics = ["psnr", "ssim"]', "metrics = []"), "metrics: .* at least 1 item"),
         (("bits = 16", "tile_px = 64\noverlap_px = 33"), "tile_px = 64 and overlap_px = 33; tiles may share half"),
@@ -461,7 +490,7 @@ def test_on_the_command_line(trial: Path, capsys: pytest.CaptureFixture[str]) ->
         ([str(trial / "quick.toml")], "--out"),
         ([str(trial / "none.toml"), "--out", "x"], "cannot be read"),
         (["--images", str(source), str(one)], "two pictures or two folders"),
-        (["--images", str(source), str(target), "--metrics", "psn"], "known are psnr"),
+        (["--images", str(source), str(target), "--metrics", "psn"], "did you mean 'psnr'?"),
     ):
         assert run(["evaluate", *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import ndimage, signal
 
-from defocus.errors import DatasetError, DefocusError
+from defocus.errors import DatasetError, DefocusError, PhotoError
 from defocus.evaluate.ground_truth import analyse_pair
 from defocus.evaluate.ground_truth_page import curves, write_ground_truth
 from defocus.evaluate.photometry import histogram_distance, match_light, to_display, to_linear
@@ -309,7 +309,7 @@ def test_small_and_equal_pictures_do_not_cost_the_report(
 
     def read(image: FileImage) -> np.ndarray:
         if image.path.stem == "gone":
-            raise OSError("Stale file handle")
+            raise PhotoError("damaged", file=image.path)
         return whole(image)
 
     monkeypatch.setattr(FileImage, "read", read)
@@ -317,12 +317,20 @@ def test_small_and_equal_pictures_do_not_cost_the_report(
     both = [str(tmp_path / "a"), "--sharp", str(tmp_path / "b"), "--block", "32", "--out"]
     assert run(["groundtruth", *both, str(page)]) == 1
     told = capsys.readouterr()
-    assert "not measured: gone: Stale file handle" in told.err
+    assert f"not measured: gone: {tmp_path}/b/gone.png: damaged" in told.err
+    text = page.read_text()
+    assert "gone: gone.png: damaged" in text
+    assert str(tmp_path) not in text  # the page may go to others
     assert "4 pairs measured" in told.out
     with page.with_suffix(".csv").open() as file:
         rows = {row["id"]: row for row in csv.DictReader(file)}
     assert {name for name, row in rows.items() if row["histogram_levels_of_cells"] == ""} == {"tiny", "flat", "tall"}
     assert float(rows["equal"]["blur_reward_db"]) == 0.0
+    own = tmp_path / "own.csv"
+    own.write_text("my,own,numbers")
+    assert run(["groundtruth", *both, str(tmp_path / "own.html")]) == 2
+    assert "own.csv: holds no numbers of such a report" in capsys.readouterr().err
+    assert own.read_text() == "my,own,numbers"
     text = page.read_text()
     assert "∞" in text
     assert not [word for word in (">inf", " inf", "−0.00", "+0.00", "nan ", "– px") if word in text]

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -22,7 +23,8 @@ from scipy.special import gamma
 
 from defocus.errors import DefocusError, FileError, MissingExtraError
 from defocus.evaluate import niqe as niqe_module
-from defocus.evaluate.measures import KINDS, _pyiqa_measure, make_measure
+from defocus.evaluate.ground_truth import analyse_pair
+from defocus.evaluate.measures import KINDS, make_measure, pyiqa_measure
 from defocus.evaluate.niqe import Pristine, fit_asymmetric, half_size, load_pristine, niqe, niqe_features
 from defocus.restore.perceptual import CHANNELS, KERNELS, SCALE, SHIFT, Lpips
 from defocus.restore.similarity import grey, psnr, ssim
@@ -45,6 +47,22 @@ def pictures(rows: int = 45, cols: int = 61, seed: int = 0) -> tuple[np.ndarray,
     sharp = np.clip(gaussian_filter(random.random((rows, cols, 3)), (1, 1, 0)) * 2.0 - 0.5, 0, 1)
     blurred = np.clip(gaussian_filter(sharp, (2, 2, 0)) + 0.01 * random.standard_normal(sharp.shape), 0, 1)
     return blurred.astype(np.float32), sharp.astype(np.float32)
+
+
+def test_whole_numbers_are_not_taken_for_display_values() -> None:
+    a, b = ((picture * 255).astype(np.uint8) for picture in pictures())
+    flat = Pristine(np.zeros(36), np.eye(36))
+    for measure in (
+        psnr,
+        ssim,
+        make_measure("psnr"),
+        make_measure("ssim-rgb"),
+        lambda x, _: niqe(x, flat),
+        analyse_pair,
+    ):
+        with pytest.raises(DefocusError, match="in whole numbers \\(uint8\\); expected floats"):
+            measure(a, b)
+    assert psnr(a, b, data_range=255.0) == pytest.approx(psnr(a / 255.0, b / 255.0))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -161,6 +179,20 @@ def test_asymmetric_gaussians_are_found_again(shape: float, left: float, right: 
     assert all(map(math.isnan, fit_asymmetric(np.zeros(5))))
 
 
+def damaged_archives() -> dict[str, bytes]:
+    """Parameters of NIQE cut short, with a flipped bit, with a header that promises terabytes, with a pickle."""
+    buffers = {name: io.BytesIO() for name in ("whole.npz", "huge.npz", "pickled.npz")}
+    np.savez(buffers["whole.npz"], mu_pris_param=np.zeros(36), cov_pris_param=np.eye(36))
+    np.savez(buffers["pickled.npz"], mu_pris_param=np.array([{}], object))
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)})
+    with zipfile.ZipFile(buffers["huge.npz"], "w") as archive:
+        archive.writestr("mu_pris_param.npy", head.getvalue())
+    files = {name: buffer.getvalue() for name, buffer in buffers.items()}
+    whole = files.pop("whole.npz")
+    return files | {"cut.npz": whole[:-40], "bit.npz": whole[:300] + bytes([whole[300] ^ 4]) + whole[301:]}
+
+
 def test_niqe_refuses_what_it_cannot_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pristine = Pristine(np.zeros(36), np.eye(36))
     with pytest.raises(DefocusError, match="100×100 pixels; NIQE needs two blocks"):
@@ -174,6 +206,10 @@ def test_niqe_refuses_what_it_cannot_judge(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(FileError, match=r"none\.npz: there is no such file"):
         load_pristine(tmp_path / "none.npz")
     np.savez(tmp_path / "odd.npz", mu_pris_param=np.zeros(3), cov_pris_param=np.eye(36))
+    for file, data in damaged_archives().items():
+        (tmp_path / file).write_bytes(data)
+        with pytest.raises(FileError, match=f"{file}: not a readable .npz archive"):
+            load_pristine(tmp_path / file)
     with pytest.raises(FileError, match="a mean of \\(3,\\)"):
         load_pristine(tmp_path / "odd.npz")
 
@@ -434,7 +470,7 @@ def test_the_real_pyiqa() -> None:
     a, b = pictures()
     for name in ("psnr", "ssim"):
         own = make_measure(name, device="cpu")(a, b)
-        compute, _ = _pyiqa_measure(replace(KINDS[name], pyiqa=name), "cpu")
+        compute, _ = pyiqa_measure(replace(KINDS[name], pyiqa=name), "cpu")
         assert compute(a, b) == pytest.approx(own, rel=1e-5), name
 
 
@@ -442,7 +478,7 @@ def test_without_pyiqa(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyiqa", None)  # type: ignore[arg-type]
     with pytest.raises(MissingExtraError, match=r"non-commercial.*defocus\[iqa\]"):
         make_measure("dists")
-    with pytest.raises(DefocusError, match="known are psnr"):
+    with pytest.raises(DefocusError, match="did you mean 'psnr'"):
         make_measure("psnrr")
 
 

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from defocus.draw.pages import histogram, page
+from defocus.draw.pages import histogram, markdown_words, page
+from defocus.synth.dataset_card import card_text
+from defocus.synth.plan import make_plan
 
 
 def _ticks(svg: str) -> list[str]:
@@ -50,3 +52,12 @@ def test_numbers_of_an_axis_are_round_and_differ() -> None:
     assert _ticks(histogram({"pairs": [123400.0, 123412.0]}, "pixels"))[1] == "123,402"
     assert len(set(_ticks(histogram({"pairs": [1.4681, 1.4712]}, "pixels", log=True)))) >= 3
     assert _ticks(histogram({"pairs": [0.3, 12.0]}, "pixels", log=True)) == ["0.5", "1", "2", "5", "10"]
+
+
+def test_names_in_markdown_are_words() -> None:
+    assert markdown_words("<b> [a](b)\n*c* | `d` \\") == "&lt;b&gt; \\[a\\](b) \\*c\\* \\| \\`d\\` \\\\"
+    plan = make_plan({"name": "<script>x</script>", "train": {"pairs": 1}, "output": {"licence": "<b>CC0"}})
+    text = card_text(plan, [], sample=False)
+    assert "<script>" not in text.split("```json")[0]
+    assert "&lt;script&gt;" in text
+    assert "<b>" not in text.split("## Licence")[1]

@@ -180,7 +180,7 @@ def downstream(
     from ..evaluate.downstream import DisparityEstimator, MaskChoice, Segmenter, judge, restored_pictures
     from ..evaluate.results import csv_text
     from ..evaluate.test_sets import find_real_pairs
-    from ..files.stores import open_store
+    from ..files.ownership import OwnedFolder
     from ..restore.deblurring import choose_device
 
     images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
@@ -191,8 +191,8 @@ def downstream(
             raise DefocusError(f"--restored {text}: expected NAME=FOLDER, each name once, not input or sharp")
         rows[name] = restored_pictures(place, images)
     where = choose_device(device)
-    store = open_store(out)
-    store.check_writable()
+    results = OwnedFolder(out, "judgement")
+    results.require("downstream.csv", "downstream.md")
     estimator = DisparityEstimator(depth_model, where) if task != "segmentation" else None
     segmenter = Segmenter(segmentation_model, where) if task != "depth" else None
     with ProgressBar() as bar:
@@ -204,8 +204,8 @@ def downstream(
     if segmenter is not None:
         about.append(f"Segments by {segmenter.source}, prompts are {prompt} of the sharp picture.")
     text = judgements.markdown(f"Downstream: {folder.resolve().name}", about)
-    store.write("downstream.csv", csv_text([asdict(one) for one in judgements.pictures]).encode())
-    store.write("downstream.md", text.encode())
+    results.write("downstream.csv", csv_text([asdict(one) for one in judgements.pictures]).encode())
+    results.write("downstream.md", text.encode())
     typer.echo("\n".join(line for line in text.splitlines() if line.startswith("|")))
     for name, reason in judgements.failures:
         typer.echo(f"not judged: {name}: {reason}", err=True)

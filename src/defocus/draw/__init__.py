@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         write_sweep,
     )
     from .spots import draw_spots
-    from .style import check_figure_path, figure_png, html_image, save
+    from .style import check_figure_path, figure_bytes, html_image, save
     from .synth_pair import draw_pair
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
     "draw_through_focus",
     "draw_training_curves",
     "draw_wavefronts",
-    "figure_png",
+    "figure_bytes",
     "html_image",
     "plot_camera",
     "plot_photograph",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import functools
+import html
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,12 @@ BINS = 32
 def page(template: str, **values: Any) -> str:
     """Text of a template with its values: HTML and SVG are escaped, Markdown and plain text are not."""
     return _environment().get_template(template).render(values)
+
+
+def markdown_words(text: str) -> str:
+    """A text from elsewhere, such as a name, for a line or a cell of Markdown: no HTML, link, emphasis or new line."""
+    plain = html.escape(" ".join(str(text).split()), quote=False)
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", plain)
 
 
 def jpeg_uri(picture: np.ndarray, largest_px: int = 512, quality: int = 90) -> str:
@@ -138,6 +146,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["words"] = markdown_words
+    environment.filters["unmarked"] = lambda text: html.escape(text, quote=False).replace("[", "\\[")
     environment.filters["thousands"] = lambda value: f"{value:,}"
     environment.filters["digits"] = tick_text
     environment.filters["g"] = lambda value: f"{value:g}"

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import DefocusError
-from ..files.stores import check_output
+from ..files.stores import check_output, writing_file
 from ..render.photograph import Photograph
 from . import style
 from .sheet import MARGIN, Sheet, frame, show_picture
@@ -152,13 +152,15 @@ def write_sweep(
     for number, image in enumerate(frames):
         strip.paste(image, (number * (width + STRIP_GAP_PX), 0))
     if path.suffix.lower() != ".gif":
-        strip.save(path)
+        with writing_file(path) as file:
+            strip.save(file, Image.registered_extensions()[path.suffix.lower()])
         return
     # One palette for all, or still parts of the picture would flicker.
     palette = strip.quantize(256, method=Image.Quantize.MEDIANCUT)
     order = frames + frames[-2:0:-1]
     first, *rest = (image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for image in order)
-    first.save(path, save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)
+    with writing_file(path) as file:
+        first.save(file, "GIF", save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)
 
 
 def _captioned(picture: Float[np.ndarray, "rows cols 3"], text: str) -> Image.Image:

@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from ..errors import DefocusError
-from ..files.stores import check_output
+from ..files.stores import check_output, write_file
 from ..glass import Medium
 
 INK = "#222222"
@@ -91,28 +90,23 @@ def check_figure_path(path: str | Path) -> Path:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as PNG, SVG or PDF, as the suffix says; the same figure gives the same bytes."""
+    """Write a figure as PNG, SVG or PDF, as the suffix says, whole or not at all."""
     path = check_figure_path(path)
-    suffix = path.suffix.lower()
-    try:
-        with look():
-            figure.savefig(path, format=suffix[1:], dpi=DPI, metadata=_METADATA[suffix])
-    except OSError as error:
-        raise DefocusError(f"{path}: cannot be written: {error.strerror or error}") from error
+    write_file(path, figure_bytes(figure, path.suffix.lower()))
 
 
-def figure_png(figure: Figure, *, dpi: float = 100.0) -> bytes:
-    """A figure as the bytes of a PNG file."""
+def figure_bytes(figure: Figure, kind: str = ".png", *, dpi: float = DPI) -> bytes:
+    """A figure as the bytes of a file of a kind (.png, .svg or .pdf); the same figure gives the same bytes."""
     buffer = io.BytesIO()
     with look():
-        figure.savefig(buffer, format="png", dpi=dpi, metadata=_METADATA[".png"])
+        figure.savefig(buffer, format=kind[1:], dpi=dpi, metadata=_METADATA[kind])
     return buffer.getvalue()
 
 
 def html_image(figure: Figure, *, dpi: float = 100.0) -> str:
     """An HTML `<img>` that holds a figure as a PNG, for notebooks and pages."""
     width = round(float(figure.get_figwidth()) * 100.0)
-    data = base64.b64encode(figure_png(figure, dpi=dpi)).decode("ascii")
+    data = base64.b64encode(figure_bytes(figure, dpi=dpi)).decode("ascii")
     return f'<img width="{width}" style="max-width: 100%" src="data:image/png;base64,{data}">'
 
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..draw import draw_training_curves, save
+from ..draw import draw_training_curves, figure_bytes
 from ..draw.charts import LINES
+from ..draw.pages import markdown_words as words
 from ..errors import ConfigError, DatasetError
+from ..files.ownership import OwnedFolder
 from ..files.pair_folders import existing_store, read_records
 from ..files.settings import validated
 from ..restore.build import loss_name
@@ -119,6 +121,17 @@ class AblationStudy:
         build_loss(loss_name(config), **config.loss.options)  # a wrong network is refused on the way
         table = self.table()
         ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
+        for stage in config.stages:
+            if stage.crop > plan.patch.size:
+                raise ConfigError(
+                    f"crops of {stage.crop} pixels do not fit the plan's pairs of {plan.patch.size} (patch.size): set "
+                    "a smaller crop, or make larger patches"
+                )
+        self.folder().require(REPORT, CURVES)
+
+    def folder(self) -> OwnedFolder:
+        """The folder of the study, which is claimed. Raises `OwnershipError` if it holds other things."""
+        return OwnedFolder(self.out, "ablation")
 
     def data_folder(self, variant: Variant) -> Path:
         return self.out / DATA / variant.name
@@ -183,16 +196,16 @@ class AblationStudy:
 
     def judge(self, progress: Callable[[str, float], Any] | None = None) -> Ablation:
         """The last weights of all trainings, judged; with the report and its figures."""
+        folder = self.folder()
         results = evaluate_table(self.table(), self.out / JUDGED, progress)
         missing = tuple(line for variant in VARIANTS for line in self.missing_pairs(variant))
         same = {variant.name: self.same_pairs(variant) for variant in VARIANTS[1:]}
-        self.draw_curves()
+        self.draw_curves(folder)
         if len(self.seeds) > 1:
             for test in results.table.tests:
-                draw_levels(self.over_seeds(results), test, self.out)
-        report = self.out / REPORT
-        report.write_text(self.report(results, same, missing), encoding="utf-8")
-        return Ablation(results, same, missing, report)
+                draw_levels(self.over_seeds(results), test, folder)
+        folder.write(REPORT, self.report(results, same, missing).encode())
+        return Ablation(results, same, missing, self.out / REPORT)
 
     def seed_rows(self, results: Results) -> dict[str, list[TableRow]]:
         """The rows of each variant, seed by seed."""
@@ -222,7 +235,7 @@ class AblationStudy:
             f"{variant.title}: {counts[s]} of {n} {s} pairs could be made" for s, n in planned.items() if counts[s] < n
         ]
 
-    def draw_curves(self) -> None:
+    def draw_curves(self, folder: OwnedFolder) -> None:
         """Draw PSNR on the full synthesis's validation pairs while the networks learn, where there was validation."""
         curves: dict[str, list[list[tuple[float, float]]]] = {}
         blurred = None
@@ -240,7 +253,7 @@ class AblationStudy:
         if curves:
             dashes = ", ".join(f"{seed} {line}" for seed, line in zip(self.seeds, LINES, strict=False))
             title = "Validation on the full synthesis" + (f"; seed {dashes}" if len(self.seeds) > 1 else "")
-            save(draw_training_curves(curves, "PSNR, dB", title, level=blurred), self.out / CURVES)
+            folder.write(CURVES, figure_bytes(draw_training_curves(curves, "PSNR, dB", title, level=blurred)))
 
     def report(self, results: Results, same: dict[str, tuple[int, int]], missing: Sequence[str] = ()) -> str:
         """The report in Markdown: the training in a sentence, the tables, and those of each seed."""
@@ -257,7 +270,7 @@ class AblationStudy:
             parts = ["## Each seed", "In brackets: less or more than the first row with the same seed."]
             for test in results.table.tests:
                 table = seed_table(results, test, self.seed_rows(results), self.seeds)
-                parts += [f"{test.label}:", table]
+                parts += [f"{words(test.label)}:", table]
             results = self.over_seeds(results)
         fewer = [f"Fewer pairs than the plan wants: {'; '.join(missing)}."] if missing else []
         title, _, tables = compare(results).partition("\n")

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..draw.pages import markdown_words as words
 from ..errors import DatasetError, DefocusError, DepthError
 from ..files.pictures import PICTURES
 from ..scene.depth_models import IMAGENET, depth_anything, load_network
@@ -75,18 +76,21 @@ class Judgements:
         places = {m: ranks({row: means[row][m] for row in restored}, m == "iou", 3) for m in measures}
         forms = {1: "**{:.3f}**", 2: "<u>{:.3f}</u>"}
         rows = [
-            [row, *(forms.get(places[m].get(row, 0), "{:.3f}").format(values[m]) for m in measures)]
+            [words(row), *(forms.get(places[m].get(row, 0), "{:.3f}").format(values[m]) for m in measures)]
             for row, values in means.items()
         ]
         count = len({one.image for one in self.pictures})
         parts = [
-            f"# {title}",
-            "\n".join(about),
+            f"# {words(title)}",
+            "\n".join(map(words, about)),
             f"Means over {count} pictures; the sharp picture's answers are the truth.",
             markdown_table(["", *(MEASURES[m] for m in measures)], rows),
         ]
         if self.failures:
-            parts += [f"Not judged are {len(self.failures)}:", "\n".join(f"- {i}: {why}" for i, why in self.failures)]
+            parts += [
+                f"Not judged are {len(self.failures)}:",
+                "\n".join(f"- {words(f'{i}: {why}')}" for i, why in self.failures),
+            ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 

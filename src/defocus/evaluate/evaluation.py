@@ -21,10 +21,10 @@ from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, MissingPackageError
 from ..files.journal import Journal
+from ..files.ownership import OwnedFolder
 from ..files.pair_folders import PairReader, PictureFile
 from ..files.pictures import PICTURES, quantise
 from ..files.png import png_bytes
-from ..files.stores import open_store
 from .figures import draw_figures
 from .measures import Display, Measure, make_measure
 from .results import PictureRecord, Problem, Results, compare, latex
@@ -52,23 +52,23 @@ CSV, SUMMARY, MARKDOWN, LATEX = "images.csv", "summary.json", "results.md", "tab
 def evaluate_table(
     table: EvaluationTable, out: str | Path, progress: Progress | None = None, make_restorer: MakeRestorer | None = None
 ) -> Results:
-    """The results of a table, with everything written to the folder `out`.
+    """The results of a table, with everything written to the folder `out`, which is new, empty or an evaluation's.
 
     `make_restorer` takes the place of the networks, for tests and for methods that are none.
     """
-    out = Path(out)
     progress = progress or (lambda stage, part: None)
-    run = _Run(table, out, make_restorer or network_restorer, progress)
-    problems = run.restore()
-    records, more = run.measure()
-    notes = {test.key: opened.notes for test, opened in zip(table.tests, run.sets, strict=True)}
-    results = Results(table, tuple(records), tuple(problems + more), notes)
-    write_results(results, out)
-    if table.figures:
-        progress("drawing", 0.0)
-        if undrawn := draw_figures(results, run.sets, run.source, out / FIGURES):
-            results = replace(results, problems=(*results.problems, *undrawn))
-            write_results(results, out)
+    run = _Run(table, Path(out), make_restorer or network_restorer, progress)
+    with run.folder.locked():
+        problems = run.restore()
+        records, more = run.measure()
+        notes = {test.key: opened.notes for test, opened in zip(table.tests, run.sets, strict=True)}
+        results = Results(table, tuple(records), tuple(problems + more), notes)
+        write_results(results, run.folder)
+        if table.figures:
+            progress("drawing", 0.0)
+            if undrawn := draw_figures(results, run.sets, run.source, run.folder, FIGURES):
+                results = replace(results, problems=(*results.problems, *undrawn))
+                write_results(results, run.folder)
     return results
 
 
@@ -97,13 +97,12 @@ def network_restorer(row: TableRow, table: EvaluationTable) -> Restorer:
     return restore
 
 
-def write_results(results: Results, out: Path) -> None:
+def write_results(results: Results, folder: OwnedFolder) -> None:
     """Write the values of all pictures, the summary, and the tables as Markdown and LaTeX."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / CSV).write_text(results.as_csv(), encoding="utf-8")
-    (out / SUMMARY).write_text(json.dumps(results.as_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    (out / MARKDOWN).write_text(compare(results), encoding="utf-8")
-    (out / LATEX).write_text(latex(results), encoding="utf-8")
+    folder.write(CSV, results.as_csv().encode())
+    folder.write(SUMMARY, json.dumps(results.as_json(), indent=1, allow_nan=False).encode() + b"\n")
+    folder.write(MARKDOWN, compare(results).encode())
+    folder.write(LATEX, latex(results).encode())
 
 
 def opened_set(test: Test) -> TestSet:
@@ -142,7 +141,7 @@ class _Run:
         table = self.table
         self.sets = [opened_set(test) for test in table.tests]
         self.measures = ready_measures(table, self.sets)
-        self.saved: dict[tuple[str, str], SavedPictures] = {}
+        digests: dict[str, str] = {}
         for row in table.rows:
             folders = [row_folder(row, test) for test in table.tests] if row.kind == "folder" else []
             if folders and not any(folder.is_dir() for folder in folders):
@@ -157,10 +156,14 @@ class _Run:
             with row.weights.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256")
             digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-            for test in table.tests:
-                folder = self.out / IMAGES / row.key / test.key
-                self.saved[row.key, test.key] = SavedPictures(folder, digest.hexdigest()[:32], table.bits)
-        open_store(self.out).check_writable()
+            digests[row.key] = digest.hexdigest()[:32]
+        self.folder = OwnedFolder(self.out, "evaluation")
+        self.folder.require(CSV, SUMMARY, MARKDOWN, LATEX)
+        self.saved = {
+            (row, test.key): SavedPictures(self.folder, f"{IMAGES}/{row}/{test.key}", digest, table.bits)
+            for row, digest in digests.items()
+            for test in table.tests
+        }
 
     def items(self) -> list[tuple[Test, TestImage]]:
         return [(t, item) for t, opened in zip(self.table.tests, self.sets, strict=True) for item in opened.images]
@@ -270,31 +273,35 @@ def _value(journal: Journal, measure: Measure, image: _Picture, truth: _Picture 
 
 @dataclass
 class SavedPictures:
-    """The pictures that a row made of a test set: PNG files, and a journal that says of which input each was made, and
-    by what. `fingerprint` is that of the weights and settings."""
+    """The pictures that a row made of a test set: PNG files at `place`, and a journal that says of which input each was
+    made, and by what. `fingerprint` is that of the weights and settings."""
 
-    folder: Path
+    folder: OwnedFolder
+    place: str
     fingerprint: str
     bits: int
 
     def __post_init__(self) -> None:
-        self._journal = Journal(self.folder / "made.jsonl", "id")
+        self._journal = Journal(self.folder.path / self.place / "made.jsonl", "id")
+
+    def name(self, item: TestImage) -> str:
+        return f"{self.place}/{item.id}.png"
 
     def image(self, item: TestImage) -> StoredImage:
         """The saved picture of a test image."""
-        return StoredImage(PairReader(open_store(self.folder)), PictureFile(f"{item.id}.png"))
+        return StoredImage(PairReader(self.folder.store), PictureFile(self.name(item)))
 
     def has(self, item: TestImage) -> bool:
         """Whether it was made of the same input by the same weights and settings."""
         return (
             self._journal.is_done(item.id, by=self.fingerprint)
-            and (self.folder / f"{item.id}.png").is_file()
+            and (self.folder.path / self.name(item)).is_file()
             and self._journal.is_done(item.id, input=item.input.digest())
         )
 
     def save(self, item: TestImage, display: Display) -> None:
         """Write a picture of display values 0..1 (clipped), then its line. `PhotoError` for values not finite."""
-        open_store(self.folder).write(f"{item.id}.png", png_bytes(quantise(display, self.bits)))
+        self.folder.write(self.name(item), png_bytes(quantise(display, self.bits)))
         self._journal.write(item.id, input=item.input.digest(), by=self.fingerprint)
 
 

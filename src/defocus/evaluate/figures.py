@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 from scipy.ndimage import uniform_filter
 
 from ..errors import DefocusError
+from ..files.ownership import OwnedFolder
 from .measures import KINDS
 from .results import LEVELLED, PictureRecord, Problem, Results, level_means, number_text, picture_count
 from .table_file import TableRow, Test, slug
 from .test_sets import Image, TestImage, TestSet, failure_noted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Source = Callable[[TableRow, Test, TestImage], Image | None]
 Box = tuple[int, int, int]  # top, left, side: pixels
 MEASURES = 3  # below a picture
 
 
-def draw_figures(results: Results, sets: Sequence[TestSet], source: Source, folder: Path) -> list[Problem]:
-    """Draw `table.figures` pictures of each test set, and the blur levels; the problems that are new, by picture."""
-    folder.mkdir(parents=True, exist_ok=True)
+def draw_figures(
+    results: Results, sets: Sequence[TestSet], source: Source, folder: OwnedFolder, place: str
+) -> list[Problem]:
+    """Draw `table.figures` pictures of each test set, and the blur levels, at a place of the folder; the problems that
+    are new, by picture."""
+    from ..draw import figure_bytes
+
     problems: list[Problem] = []
     reported = {(problem.test, problem.image) for problem in results.problems}
     for test, opened in zip(results.table.tests, sets, strict=True):
         for item in picture_choice(results, test, opened):
             failures: list[tuple[str, str]] = []
             with failure_noted(failures, item.id):
-                _draw_picture(results, test, item, source, folder / f"{test.key}-{slug(item.id)}.png")
+                figure = _picture_figure(results, test, item, source)
+                folder.write(f"{place}/{test.key}-{slug(item.id)}.png", figure_bytes(figure))
             if (test.key, item.id) not in reported:
                 problems += [Problem(test.key, "figure", *failure) for failure in failures]
-        draw_levels(results, test, folder)
+        draw_levels(results, test, folder, f"{place}/")
     return problems
 
 
@@ -77,9 +86,9 @@ def choose_crops(
     return crops
 
 
-def draw_levels(results: Results, test: Test, folder: Path) -> None:
+def draw_levels(results: Results, test: Test, folder: OwnedFolder, place: str = "") -> None:
     """Draw each measure that has a table by blur level, for all rows, as `TEST-MEASURE-by-blur.png`."""
-    from ..draw import BlurLine, draw_blur_levels, save
+    from ..draw import BlurLine, draw_blur_levels, figure_bytes
 
     for metric in LEVELLED:
         levels = level_means(results, test, metric)
@@ -96,11 +105,11 @@ def draw_levels(results: Results, test: Test, folder: Path) -> None:
         names = [f"{level}\n({picture_count(means)})" for level, means in levels.items()]
         kind, unit = KINDS[metric], " (dB)" if metric == "psnr" else ""
         chart = draw_blur_levels(lines, names, f"{kind.label}{unit} {kind.arrow}", f"{test.label}, by blur")
-        save(chart, folder / f"{test.key}-{metric}-by-blur.png")
+        folder.write(f"{place}{test.key}-{metric}-by-blur.png", figure_bytes(chart))
 
 
-def _draw_picture(results: Results, test: Test, item: TestImage, source: Source, file: Path) -> None:
-    from ..draw import Panel, draw_comparison, save
+def _picture_figure(results: Results, test: Test, item: TestImage, source: Source) -> Figure:
+    from ..draw import Panel, draw_comparison
 
     records = {r.row: r for r in results.records if r.test == test.key and r.image == item.id}
     blurred = item.input.read()
@@ -119,7 +128,7 @@ def _draw_picture(results: Results, test: Test, item: TestImage, source: Source,
         panels.append(Panel("Truth", "", item.truth.read()))
     boxes = choose_crops(blurred, panels[-1].picture, results.table.crops)
     blur = "" if item.blur_px is None else f", blur up to {item.blur_px:.1f} px"
-    save(draw_comparison(panels, boxes, f"{test.label}: {item.id}{blur}"), file)
+    return draw_comparison(panels, boxes, f"{test.label}: {item.id}{blur}")
 
 
 def _measures(record: PictureRecord, metrics: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,8 +75,10 @@ def write_ground_truth(
         raise DatasetError("there are no pairs to measure")
     if file.is_dir():
         raise DatasetError("is a folder; the report is a file", file=file)
-    store = open_store(file.absolute().parent)
+    store, numbers = open_store(file.absolute().parent), file.with_suffix(".csv")
     store.check_writable()
+    if numbers.exists() and not _is_ours(numbers):
+        raise DatasetError("holds no numbers of such a report, and is left as it is: name another page", file=numbers)
     cards: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def add_card(pair: PairAnalysis, sharp: np.ndarray, blurred: np.ndarray) -> None:
@@ -86,7 +88,6 @@ def write_ground_truth(
 
     pairs, failures = analyse_all(images, add_card, block_px=block_px, progress=progress)
     rows = [pair.row() for pair in pairs]
-    numbers = file.with_suffix(".csv")
     store.write(numbers.name, csv_text(rows).encode())
     text = page(
         "ground_truth.html",
@@ -99,12 +100,29 @@ def write_ground_truth(
             (row["id"], [number_text(row[key], 2) for key in COLUMNS])
             for row in sorted(rows, key=lambda row: row["ceiling_all_db"])
         ],
-        failures=failures,
+        failures=[(name, _without_folders(reason, images)) for name, reason in failures],
         widest_px=BLURRED_PX,
         cell_px=CELL_PX,
     )
     store.write(file.name, text.encode())
     return GroundTruthReport(file, numbers, pairs, failures)
+
+
+def _is_ours(numbers: Path) -> bool:
+    """Whether a file of numbers begins as those of a report do."""
+    try:
+        with numbers.open(encoding="utf-8") as file:
+            return file.readline(200).startswith("id,width,height,shift_right_px")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _without_folders(reason: str, images: Sequence[TestImage]) -> str:
+    """A reason with the names of files alone: a page goes to others, whom our folders do not concern."""
+    places = {image.place for one in images for image in (one.input, one.truth) if image is not None}
+    for place in sorted(places, key=len, reverse=True):
+        reason = reason.replace(place, PurePath(place).name)
+    return reason
 
 
 def _tiles(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -20,13 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from ..errors import DefocusError, MissingExtraError
+from ..files.settings import nearest_name
 from ..restore.similarity import psnr, ssim
+from ..srgb import check_floats
 from .niqe import find_parameters, load_pristine, niqe
 
 Display = Float[np.ndarray, "rows cols 3"]  # display values 0..1
+AnyPicture = Shaped[np.ndarray, "rows cols 3"]  # whole numbers are refused
 Compute = Callable[[Display, Display | None], float]
 
 
@@ -76,10 +79,13 @@ class Measure:
     compute: Compute
     version: str
 
-    def __call__(self, image: Display, truth: Display | None = None) -> float:
+    def __call__(self, image: AnyPicture, truth: AnyPicture | None = None) -> float:
         """The value of a picture. Raises `DefocusError` where a truth is needed and missing, or for no number."""
         if self.kind.needs_truth and truth is None:
             raise DefocusError(f"{self.kind.label} compares with a truth, and none was given")
+        for what, picture in (("the picture", image), ("the truth", truth)):
+            if picture is not None:
+                check_floats(picture, what)
         value = float(self.compute(image, truth if self.kind.needs_truth else None))
         if np.isnan(value):
             raise DefocusError(f"{self.kind.label} is not a number")
@@ -89,10 +95,10 @@ class Measure:
 def make_measure(name: str, *, files: Mapping[str, Path] | None = None, device: str | None = None) -> Measure:
     """The measure of a name. `files`: weights of "lpips", parameters of "niqe"; otherwise they are looked for."""
     if name not in KINDS:
-        raise DefocusError(f"measure {name!r}; known are {', '.join(KINDS)}")
+        raise DefocusError(f"measure {name!r}; {nearest_name(name, KINDS)}")
     kind, files = KINDS[name], files or {}
     if kind.pyiqa:
-        return Measure(kind, *_pyiqa_measure(kind, device))
+        return Measure(kind, *pyiqa_measure(kind, device))
     if name == "lpips":
         return Measure(kind, *_lpips(files.get("lpips"), device))
     if name == "niqe":
@@ -123,7 +129,7 @@ def _lpips(file: Path | None, device: str | None) -> tuple[Compute, str]:
     return distance, f"lpips 1 {weights[:16]}"
 
 
-def _pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute, str]:
+def pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute, str]:
     """The function of a measure, and its version."""
     name = kind.name
     try:

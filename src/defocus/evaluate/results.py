@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ..draw.pages import markdown_words as words
 from .measures import KINDS
 from .table_file import EvaluationTable, TableRow, Test
 
@@ -254,12 +255,12 @@ def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def compare(results: Results) -> str:
     """The whole evaluation in Markdown: tables, intervals, differences, blur levels, notes and problems."""
-    parts = [f"# {results.table.title}"]
+    parts = [f"# {words(results.table.title)}"]
     for test in results.table.tests:
         parts += [
-            f"## {test.label}",
+            f"## {words(test.label)}",
             main_table(results, test),
-            "\n".join(f"- {note}" for note in results.notes.get(test.key, ())),
+            "\n".join(f"- {words(note)}" for note in results.notes.get(test.key, ())),
             "Means with 95 % intervals (bootstrap over pictures):",
             interval_table(results, test),
             _few(results, test),
@@ -267,7 +268,10 @@ def compare(results: Results) -> str:
             *(level_table(results, test, metric) for metric in LEVELLED),
         ]
     if results.problems:
-        parts += [f"## {len(results.problems)} problems", "\n".join(f"- {line}" for line in problem_lines(results))]
+        parts += [
+            f"## {len(results.problems)} problems",
+            "\n".join(f"- {words(line)}" for line in problem_lines(results)),
+        ]
     parts.append("Arrows say which way is better. **Best**, <u>second</u> and *third* are of the values as written.")
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -281,7 +285,7 @@ def main_table(results: Results, test: Test) -> str:
     for row in results.table.rows:
         counts = sorted({means[m][row.key].count for m in metrics if row.key in means[m]})
         cells = [_ranked(means[m].get(row.key), m, places[m].get(row.key)) for m in metrics]
-        rows.append([row.label, row.trained_on or NOTHING, "/".join(map(str, counts)) or "0", *cells])
+        rows.append([words(row.label), words(row.trained_on) or NOTHING, "/".join(map(str, counts)) or "0", *cells])
     return markdown_table(["Model", "Trained on", "Pictures", *(KINDS[m].heading for m in metrics)], rows)
 
 
@@ -289,7 +293,7 @@ def interval_table(results: Results, test: Test) -> str:
     """Means and the ends of their intervals."""
     metrics = results.metrics(test.key)
     means = {metric: results.means(test.key, metric) for metric in metrics}
-    rows = [[row.title, *(_interval(means[m].get(row.key), m) for m in metrics)] for row in results.table.rows]
+    rows = [[words(row.title), *(_interval(means[m].get(row.key), m) for m in metrics)] for row in results.table.rows]
     return markdown_table(["Row", *(KINDS[m].heading for m in metrics)], rows)
 
 
@@ -305,11 +309,12 @@ def difference_table(results: Results, test: Test) -> str:
     best = better((row for row in results.table.rows if row.key in rivals), key=lambda row: first[row.key].value)
     means = {metric: results.means(test.key, metric, minus=best.key) for metric in metrics}
     rows = [
-        [row.title, *(_interval(means[m].get(row.key), m, signed=True) for m in metrics)]
+        [words(row.title), *(_interval(means[m].get(row.key), m, signed=True) for m in metrics)]
         for row in results.table.rows
         if row is not best
     ]
-    above = f"Differences to {best.title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
+    title = words(best.title)
+    above = f"Differences to {title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
     return above + "\n\n" + markdown_table(["Row", *(f"Δ {KINDS[m].label}" for m in metrics)], rows)
 
 
@@ -329,7 +334,7 @@ def level_table(results: Results, test: Test, metric: str) -> str:
             if mean is not None and mean.interval is not None:
                 text += f" ± {(mean.interval[1] - mean.interval[0]) / 2.0:.{kind.decimals}f}"
             cells.append(text)
-        rows.append([row.title, *cells])
+        rows.append([words(row.title), *cells])
     above = f"{kind.heading} by the largest blur radius of a picture, pixels (and how many pictures):"
     heads = [f"{level} ({picture_count(means)})" for level, means in levels.items()]
     return above + "\n\n" + markdown_table(["Row", *heads], rows)
@@ -456,8 +461,8 @@ def _interval(mean: Mean | None, metric: str, *, signed: bool = False) -> str:
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; bars within cells are escaped."""
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, *rows)]
+    """A table in Markdown; cells with words from elsewhere are those of `markdown_words`."""
+    lines = ["| " + " | ".join(row) + " |" for row in (heads, *rows)]
     return "\n".join([lines[0], "|" + " --- |" * len(heads), *lines[1:]])
 
 

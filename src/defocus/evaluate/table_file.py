@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import ConfigError
-from ..files.settings import read_toml, validated
+from ..files.settings import nearest_name, read_toml, validated
 from .measures import KINDS
 from .test_sets import TestKind
 
@@ -112,7 +112,7 @@ class EvaluationTable(_TablePart):
     def _consistent(self) -> Self:
         for name in self.metrics:
             if name not in KINDS:
-                raise ValueError(f"metrics: {name!r}; known are {', '.join(KINDS)}")
+                raise ValueError(f"metrics: {name!r}; {nearest_name(name, KINDS)}")
         keys = {"rows": [r.key for r in self.rows], "tests": [t.key for t in self.tests], "metrics": self.metrics}
         for what, names in keys.items():
             name, count = Counter(names).most_common(1)[0]

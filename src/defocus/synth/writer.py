@@ -119,7 +119,7 @@ def finish_folder(plan: Plan, store: Store, ledger: Ledger) -> None:
 
 
 def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:
-    from ..draw import draw_samples, figure_png
+    from ..draw import draw_samples, figure_bytes
 
     step = max(1, len(records) // SAMPLES)
     shown = records[::step][:SAMPLES]
@@ -129,4 +129,4 @@ def _sample(store: Store, records: list[dict[str, Any]]) -> bytes:
             f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {max(map(abs, record['coc_px'])):.1f} px"
         )
         pairs.append((decode_picture(files["blurred"]), decode_picture(files["sharp"]), caption))
-    return figure_png(draw_samples(pairs))
+    return figure_bytes(draw_samples(pairs), dpi=100.0)
