@@ -279,7 +279,7 @@ def _lpips() -> dict[str, bytes]:
 
     tree = {"AlexNet_0": {f"Conv_{n}": layer(3, 3, 2, 4) for n in range(5)}}
     tree |= {f"NetLinLayer_{n}": {"Conv_0": layer(1, 1, 4, 1)} for n in range(5)}
-    return {"a.ckpt": pickle.dumps(tree, 4), "b.ckpt": pickle.dumps(tree, 2)}
+    return {"a.ckpt": pickle.dumps(tree, 4), "b.ckpt": pickle.dumps(tree, 3)}
 
 
 def _load_lpips(file: Path) -> Any:

@@ -23,7 +23,6 @@ from scipy.special import gamma
 
 from defocus.errors import DefocusError, FileError, MissingExtraError
 from defocus.evaluate import niqe as niqe_module
-from defocus.evaluate.ground_truth import analyse_pair
 from defocus.evaluate.measures import KINDS, make_measure, pyiqa_measure
 from defocus.evaluate.niqe import Pristine, fit_asymmetric, half_size, load_pristine, niqe, niqe_features
 from defocus.restore.perceptual import CHANNELS, KERNELS, SCALE, SHIFT, Lpips
@@ -47,22 +46,6 @@ def pictures(rows: int = 45, cols: int = 61, seed: int = 0) -> tuple[np.ndarray,
     sharp = np.clip(gaussian_filter(random.random((rows, cols, 3)), (1, 1, 0)) * 2.0 - 0.5, 0, 1)
     blurred = np.clip(gaussian_filter(sharp, (2, 2, 0)) + 0.01 * random.standard_normal(sharp.shape), 0, 1)
     return blurred.astype(np.float32), sharp.astype(np.float32)
-
-
-def test_whole_numbers_are_not_taken_for_display_values() -> None:
-    a, b = ((picture * 255).astype(np.uint8) for picture in pictures())
-    flat = Pristine(np.zeros(36), np.eye(36))
-    for measure in (
-        psnr,
-        ssim,
-        make_measure("psnr"),
-        make_measure("ssim-rgb"),
-        lambda x, _: niqe(x, flat),
-        analyse_pair,
-    ):
-        with pytest.raises(DefocusError, match="in whole numbers \\(uint8\\); expected floats"):
-            measure(a, b)
-    assert psnr(a, b, data_range=255.0) == pytest.approx(psnr(a / 255.0, b / 255.0))
 
 
 @pytest.mark.parametrize("seed", range(3))

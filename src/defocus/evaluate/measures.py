@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from ..errors import DefocusError, MissingExtraError
 from ..files.settings import nearest_name
 from ..restore.similarity import psnr, ssim
-from ..srgb import check_floats
 from .niqe import find_parameters, load_pristine, niqe
 
 Display = Float[np.ndarray, "rows cols 3"]  # display values 0..1
-AnyPicture = Shaped[np.ndarray, "rows cols 3"]  # whole numbers are refused
 Compute = Callable[[Display, Display | None], float]
 
 
@@ -79,13 +77,10 @@ class Measure:
     compute: Compute
     version: str
 
-    def __call__(self, image: AnyPicture, truth: AnyPicture | None = None) -> float:
+    def __call__(self, image: Display, truth: Display | None = None) -> float:
         """The value of a picture. Raises `DefocusError` where a truth is needed and missing, or for no number."""
         if self.kind.needs_truth and truth is None:
             raise DefocusError(f"{self.kind.label} compares with a truth, and none was given")
-        for what, picture in (("the picture", image), ("the truth", truth)):
-            if picture is not None:
-                check_floats(picture, what)
         value = float(self.compute(image, truth if self.kind.needs_truth else None))
         if np.isnan(value):
             raise DefocusError(f"{self.kind.label} is not a number")

@@ -25,7 +25,7 @@ def read_toml(path: str | Path, failure: type[FileError]) -> dict[str, Any]:
         raise failure(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # no TOML, or a number of more digits than Python takes
         raise failure(f"no TOML: {error}", file=path) from error
     except RecursionError as error:
         raise failure("no TOML that can be read: brackets within brackets, too deep", file=path) from error

@@ -22,18 +22,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from scipy.ndimage import correlate1d
 
 from ..errors import DefocusError
-from ..srgb import check_floats
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Channels = Literal["rgb", "grey"]
 Window = Literal["gaussian", "uniform"]
-RgbPicture = Shaped[np.ndarray, "..."]  # of any kind and shape: others than [rows, columns, 3], or two, are refused
+RgbPicture = Float[np.ndarray, "..."]  # of any shape: others than [rows, columns, 3], or two, are refused
 
 LUMA = (0.299, 0.587, 0.114)
 SIGMA, WINDOW_PX = 1.5, 11  # of the Gaussian window
@@ -41,7 +40,7 @@ UNIFORM_PX = 7  # of the uniform window
 
 
 def psnr(image: RgbPicture, truth: RgbPicture, *, data_range: float = 1.0, channels: Channels = "rgb") -> float:
-    """PSNR in dB; infinite for equal pictures. Whole numbers are refused unless `data_range` says what is white."""
+    """PSNR in dB; infinite for equal pictures."""
     a, b = _checked(image, truth, data_range, channels)
     error = float(np.mean(np.square(a - b)))
     return math.inf if error == 0.0 else 10.0 * math.log10(data_range**2 / error)
@@ -55,7 +54,7 @@ def ssim(
     channels: Channels = "grey",
     window: Window = "gaussian",
 ) -> float:
-    """SSIM from −1 to 1; 1 for equal pictures. Whole numbers are refused unless `data_range` says what is white."""
+    """SSIM from −1 to 1; 1 for equal pictures."""
     a, b = _checked(image, truth, data_range, channels)
     weights, unbiased = _window(window)
     if min(a.shape[:2]) < len(weights):
@@ -111,8 +110,6 @@ def _checked(
     if not data_range > 0.0:
         raise DefocusError(f"data_range = {data_range}; expected a positive number")
     for what, values in (("picture", image), ("truth", truth)):
-        if data_range == 1.0:
-            check_floats(values, f"the {what}")
         if not np.isfinite(values).all():
             raise DefocusError(f"{int((~np.isfinite(values)).sum())} values of the {what} are no finite numbers")
     if channels == "grey":
