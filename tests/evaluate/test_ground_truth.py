@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy import ndimage, signal
 
+from defocus.draw.pages import curves
 from defocus.errors import DatasetError, DefocusError, PhotoError
 from defocus.evaluate.ground_truth import analyse_pair
-from defocus.evaluate.ground_truth_page import curves, write_ground_truth
+from defocus.evaluate.ground_truth_page import write_ground_truth
 from defocus.evaluate.photometry import histogram_distance, match_light, to_display, to_linear
 from defocus.evaluate.registration import Similarity, register, warped
 from defocus.evaluate.residual_blur import blur_map

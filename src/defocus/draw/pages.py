@@ -13,6 +13,7 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 WIDTH, HEIGHT = 460.0, 230.0
-LEFT, RIGHT, TOP, BASE = 44.0, WIDTH - 12.0, 14.0, HEIGHT - 40.0
+LEFT, RIGHT, TOP, BASE = 46.0, WIDTH - 12.0, 24.0, HEIGHT - 40.0
 BINS = 32
 
 
@@ -54,26 +55,56 @@ def jpeg_uri(picture: np.ndarray, largest_px: int = 512, quality: int = 90) -> s
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = False) -> Markup:
-    """SVG of counts over values; the series (at most three) stand side by side. `log`: bins of equal ratios."""
+@dataclass(frozen=True)
+class _Plane:
+    """The plane of a chart: values across from `low` to `high`, upwards from the first to the last of its rungs."""
+
+    low: float
+    high: float
+    rungs: list[float]
+    log: bool = False
+
+    def across(self, value: float) -> float:
+        """Place of a value in the SVG."""
+        if self.log:
+            part = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return LEFT + part * (RIGHT - LEFT)
+
+    def up(self, value: float) -> float:
+        return BASE - (value - self.rungs[0]) / (self.rungs[-1] - self.rungs[0]) * (BASE - TOP)
+
+    def svg(self, label: str, rungs: Sequence[str], ticks: Mapping[float, str], **marks: Any) -> Markup:
+        """The chart with its axes: the texts of all rungs and of ticks; `marks` are bars or lines, and a unit."""
+        from markupsafe import Markup
+
+        marks = {"bars": (), "lines": (), "unit": ""} | marks
+        text = page(
+            "chart.svg", label=label, width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, top=TOP, base=BASE,
+            rungs=[(round(self.up(value), 1), text) for value, text in zip(self.rungs, rungs, strict=True)],
+            ticks=[(round(self.across(value), 1), text) for value, text in ticks.items()], **marks,
+        )  # fmt: skip
+        return Markup(text)
+
+
+def _nothing() -> Markup:
     from markupsafe import Markup
 
+    return Markup('<p class="none">nothing to show</p>')
+
+
+def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = False) -> Markup:
+    """SVG of counts over values; the series (at most three) stand side by side. `log`: bins of equal ratios."""
     values = {name: np.asarray(v, float)[np.isfinite(v)] for name, v in series.items()}
     finite = np.concatenate([*values.values(), np.zeros(0)])
     finite = finite[finite > 0.0] if log else finite
     if finite.size == 0:
-        return Markup('<p class="none">nothing to show</p>')
+        return _nothing()
     low, high, ticks = (_log_axis if log else _even_axis)(float(finite.min()), float(finite.max()))
     edges = np.geomspace(low, high, BINS + 1) if log else np.linspace(low, high, BINS + 1)
     counts = {name: np.histogram(v, edges)[0] for name, v in values.items()}
-    rungs = even_ticks(0, max(int(count.max()) for count in counts.values()), 4, whole=True)
-
-    def across(value: float) -> float:
-        part = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
-        return LEFT + part * (RIGHT - LEFT)
-
-    def up(count: float) -> float:
-        return round(BASE - count / rungs[-1] * (BASE - TOP), 1)
+    plane = _Plane(low, high, even_ticks(0, max(int(n.max()) for n in counts.values()), 4, whole=True), log)
 
     def number(value: float, step: float) -> str:
         return tick_text(value, value / 10.0 if log else step)
@@ -82,16 +113,43 @@ def histogram(series: Mapping[str, Sequence[float]], label: str, *, log: bool = 
     for place, (name, count) in enumerate(counts.items()):
         for bin_ in np.flatnonzero(count):
             ends = [float(edge) for edge in edges[bin_ : bin_ + 2]]
-            wide = (across(ends[1]) - across(ends[0]) - 0.8) / len(counts)
-            x, y = across(ends[0]) + 0.4 + place * wide, up(float(count[bin_]))
+            wide = (plane.across(ends[1]) - plane.across(ends[0]) - 0.8) / len(counts)
+            x, y = plane.across(ends[0]) + 0.4 + place * wide, round(plane.up(float(count[bin_])), 1)
             words = f"{name}: {' to '.join(number(end, (high - low) / BINS) for end in ends)}: {count[bin_]:,}"
             bars.append(("abc"[place], round(x, 1), y, round(wide, 1), round(BASE - y, 1), words))
-    svg = page(
-        "histogram.svg", label=label, bars=bars, width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, base=BASE,
-        rungs=[(up(rung), f"{rung / 1000:g}k" if rung >= 10_000 else f"{rung:g}") for rung in rungs],
-        ticks=[(round(across(tick), 1), number(tick, ticks[1] - ticks[0])) for tick in ticks],
-    )  # fmt: skip
-    return Markup(svg)
+    rungs = [f"{rung / 1000:g}k" if rung >= 10_000 else f"{rung:g}" for rung in plane.rungs]
+    return plane.svg(label, rungs, {tick: number(tick, ticks[1] - ticks[0]) for tick in ticks}, bars=bars)
+
+
+def curves(
+    lines: Sequence[tuple[str, str, Sequence[float], Sequence[float]]],
+    label: str,
+    unit: str,
+    *,
+    low: float | None = None,
+    ticks: Sequence[float] | None = None,
+) -> Markup:
+    """SVG of lines over a common axis: name, class, x and y of each. `low`: where the upright axis begins."""
+    finite = [value for *_, ys in lines for value in ys if math.isfinite(value)]
+    if not finite:
+        return _nothing()
+    bottom, top = min(finite) if low is None else low, max(finite)
+    if top - bottom < 0.01:  # one value: not the steps of its rounding
+        bottom, top = bottom - 0.5 * (low is None), top + 0.5
+    ticks = ticks or even_ticks(min(min(xs) for _, _, xs, _ in lines), max(max(xs) for _, _, xs, _ in lines), 5)
+    plane = _Plane(ticks[0], ticks[-1], even_ticks(bottom, top, 3))
+    polylines = [
+        (
+            name,
+            kind,
+            " ".join(
+                f"{plane.across(x):.1f},{plane.up(y):.1f}" for x, y in zip(xs, ys, strict=True) if math.isfinite(y)
+            ),
+        )
+        for name, kind, xs, ys in lines
+    ]
+    rungs = [f"{value:.6g}" for value in plane.rungs]
+    return plane.svg(label, rungs, {value: f"{value:.6g}" for value in ticks}, lines=polylines, unit=unit)
 
 
 def even_ticks(low: float, high: float, parts: int = 6, *, whole: bool = False) -> list[float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from ..draw.pages import even_ticks, histogram, jpeg_uri, page
+from ..draw.pages import curves, histogram, jpeg_uri, page
 from ..errors import DatasetError
 from ..files.stores import open_store
 from .ground_truth import CELL_PX, PairAnalysis, analyse_all
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 SHOWN = 40  # pairs with pictures
 LARGEST_PX, CROP_PX = 720, 160  # of pictures and of parts of them
 WIDEST_PX = 4.0  # edges that are coloured in full
-WIDTH, HEIGHT = 460.0, 220.0
-LEFT, RIGHT, TOP, BASE = 46.0, WIDTH - 12.0, 24.0, HEIGHT - 38.0
 COLUMNS = {
     "shift_right_px": "shift → px",
     "shift_down_px": "↓ px",
@@ -244,44 +242,6 @@ def _colour_histograms(sharp: Float[np.ndarray, "h w 3"], blurred: Float[np.ndar
             counts = np.histogram(image[..., channel], 64, (0.0, 1.0))[0]
             lines.append((f"{name}, {colour}", colour + dashes, middles, list(100.0 * counts / counts.sum())))
     return curves(lines, "display value", "%", low=0.0, ticks=(0, 64, 128, 192, 255))
-
-
-def curves(
-    lines: Sequence[tuple[str, str, Sequence[float], Sequence[float]]],
-    label: str,
-    unit: str,
-    *,
-    low: float | None = None,
-    ticks: Sequence[float] | None = None,
-) -> Markup:
-    """SVG of lines over a common axis: name, class, x and y of each. `low`: where the upright axis begins."""
-    from markupsafe import Markup
-
-    finite = [value for *_, ys in lines for value in ys if math.isfinite(value)]
-    if not finite:
-        return Markup('<p class="none">nothing to show</p>')
-    bottom, top = min(finite) if low is None else low, max(finite)
-    if top - bottom < 0.01:  # one value: not the steps of its rounding
-        bottom, top = bottom - 0.5 * (low is None), top + 0.5
-    rungs = even_ticks(bottom, top, 3)
-    ticks = ticks or even_ticks(min(min(xs) for _, _, xs, _ in lines), max(max(xs) for _, _, xs, _ in lines), 5)
-
-    def across(x: float) -> float:
-        return round(LEFT + (x - ticks[0]) / (ticks[-1] - ticks[0]) * (RIGHT - LEFT), 1)
-
-    def up(y: float) -> float:
-        return round(BASE - (y - rungs[0]) / (rungs[-1] - rungs[0]) * (BASE - TOP), 1)
-
-    svg = page(
-        "curves.svg", label=label, unit=unit, width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, top=TOP, base=BASE,
-        rungs=[(up(value), f"{value:.6g}") for value in rungs],
-        ticks=[(across(value), f"{value:.6g}") for value in ticks],
-        lines=[
-            (name, kind, " ".join(f"{across(x)},{up(y)}" for x, y in zip(xs, ys, strict=True) if math.isfinite(y)))
-            for name, kind, xs, ys in lines
-        ],
-    )  # fmt: skip
-    return Markup(svg)
 
 
 def _facts(pair: PairAnalysis) -> dict[str, str]:
