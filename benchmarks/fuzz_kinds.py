@@ -5,9 +5,7 @@ A reader that finds problems without raising returns False: refused. One that re
 
 from __future__ import annotations
 
-import contextlib
 import io
-import json
 import math
 import pickle
 import random
@@ -21,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from fuzz_mutations import (
-    WORDS,
     damaged_bytes,
     damaged_json,
     damaged_npy,
@@ -32,12 +29,7 @@ from fuzz_mutations import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
-Attempt = tuple[str, bytes, Callable[[], Any]]
 Damage = Callable[[random.Random, bytes], bytes]
-
-
-class Absurd(Exception):
-    """A result that cannot be: not finite, negative, without light, …"""
 
 
 @dataclass
@@ -302,7 +294,7 @@ def _fake_folder(folder: Path, layout: str) -> Path:
     sys.path.insert(0, str(ROOT / "tests" / "synth"))
     from fake_folder import fake_folder  # type: ignore[import-not-found]
 
-    return fake_folder(folder, layout, pairs=(3, 1, 1), side=24)
+    return fake_folder(folder, layout, pairs=(3, 1, 1), side=32)
 
 
 @dataclass
@@ -345,13 +337,9 @@ class Folders:
 
 
 def _metadata_names(folder: Path) -> list[str]:
-    return [
-        "pairs.jsonl",
-        "pairs.jsonl",
-        "plan.json",
-        "ledger.sqlite",
-        "sha256sums.txt" if (folder / "sha256sums.txt").exists() else "plan.json",
-    ]
+    from defocus.synth.metadata import CHECKSUMS
+
+    return ["pairs.jsonl", "pairs.jsonl", "plan.json", "ledger.sqlite", CHECKSUMS]
 
 
 def _shard_names(folder: Path) -> list[str]:
@@ -435,161 +423,6 @@ def _read_response(file: Path) -> None:
         raise Absurd("a response that is not finite")
 
 
-# --- command lines, PSFs, photographs ---
-
-NUMBERS = (0.0, -1.0, 1e-12, 1e-3, 0.5, 1.0, 2.0, 3.0, 50.0, 1e4, 1e12, 1e300, -1e300, math.inf, -math.inf, math.nan)
-COMMANDS = (
-    ("lens", "info"), ("lens", "list"), ("lens", "convert"), ("lens", "survey"), ("lens", "draw"), ("psf",),
-    ("psf-grid",), ("wavefront",), ("pupils",), ("through-focus",), ("blur",), ("refocus",), ("develop",),
-    ("depth",), ("scene",), ("deblur",), ("train",), ("evaluate",), ("groundtruth",), ("downstream",), ("ablate",),
-    ("synth", "init"), ("synth", "check"), ("synth", "run"), ("synth", "verify"), ("synth", "report"),
-    ("synth", "show"),
-)  # fmt: skip
-TEXTS = (
-    *WORDS[:45],
-    "a.png",
-    "none.png",
-    ".",
-    "..",
-    "/",
-    "out.png",
-    "lens.zmx",
-    "nan",
-    "0",
-    "-3",
-    "1e9",
-    "1,2,3",
-    "a=b",
-    "a=",
-)
-
-
-def _command_attempt(rng: random.Random, folder: Path) -> Attempt:
-    """A command with wrong words: unknown options, missing files, numbers that cannot be."""
-    import click
-    import typer
-
-    from defocus.cli import app, run
-
-    words = rng.choice(COMMANDS)
-    command: Any = typer.main.get_command(app)
-    for word in words:
-        command = (
-            command.commands.get(word) if isinstance(command, click.Group) or hasattr(command, "commands") else None
-        )
-        if command is None:
-            break
-    arguments = list(words)
-    options = [o for p in getattr(command, "params", ()) for o in p.opts if o.startswith("--") and o != "--help"]
-    for _ in range(rng.randrange(1, 5)):
-        if options and rng.random() < 0.7:
-            arguments.append(rng.choice(options))
-        arguments.append(rng.choice(TEXTS).replace("\x00", ""))
-    # Something that no command can take ends each line: nothing long is begun.
-    arguments += rng.choice(
-        (["--no-such-option"], ["none.png", "none.toml", "none.zmx", "more", "and", "more"], ["--out"])
-    )
-
-    def call() -> Any:
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            code = run(arguments)
-        if code not in (0, 1, 2):
-            raise Absurd(f"exit code {code}")
-        return code == 0
-
-    return " ".join(arguments)[:80], json.dumps(arguments).encode(), call
-
-
-def _psf_attempt(rng: random.Random, folder: Path) -> Attempt:
-    """A PSF of a camera and a point that cannot be, or only just."""
-    from defocus import Camera, load_lens
-
-    def number(usual: float) -> float:
-        return usual if rng.random() < 0.6 else rng.choice(NUMBERS)
-
-    method = rng.choice(("gaussian", "disk", "fraunhofer", "gaussian", "disk", "wave", "nonsense"))
-    settings: dict[str, Any] = {"focus_m": number(2.0), "pixel_um": number(6.0)}
-    if rng.random() < 0.4:
-        settings["f_number"] = number(8.0)
-    if rng.random() < 0.2:
-        settings["sensor_shift_mm"] = number(0.05)
-    depth, place = number(3.0), (number(0.0), number(0.3))
-    # The wave method compiles a program for each size: one is enough, beside those that are refused.
-    size = rng.choice((32, 32, 32, 0, -1, 10**9, 2.5, "a")) if rng.random() < 0.8 else None
-    size = 32 if method == "wave" and size is None else size
-    bands = rng.choice(("d", "d", "rgb", "nonsense", (), (math.nan,), (-5.0,), 550.0, (1e9,)))
-    bands = "d" if method in ("wave", "fraunhofer") and bands == "rgb" else bands
-    options: dict[str, Any] = rng.choice(
-        ({}, {}, {}, {"supersample": 1}, {"samples": -1}, {"exact": "a"}, {"supersmaple": 3})
-    )
-    words = {
-        "settings": settings,
-        "depth": depth,
-        "field": place,
-        "size": size,
-        "bands": bands,
-        "method": method,
-    } | options
-
-    def call() -> Any:
-        camera = Camera(load_lens("zeiss-tessar-50-f3.5"), **settings)
-        psf = np.asarray(camera.psf(depth, place, size, bands, method=method, **options).array)  # type: ignore[arg-type]
-        if not np.isfinite(psf).all():
-            raise Absurd("a PSF that is not finite")
-        if psf.min() < -1e-6 or not np.allclose(psf.sum((-1, -2)), 1.0, atol=1e-3):
-            raise Absurd("a PSF that is negative or does not sum to 1")
-        return True
-
-    return method, repr(words).encode(), call
-
-
-def _photograph_attempt(rng: random.Random, folder: Path) -> Attempt:
-    """A photograph of pictures, depths and options that cannot be, or only just."""
-    from defocus import Camera, load_lens
-
-    shape = (24, 32)
-    kinds = (np.float32, np.float32, np.float64, np.uint8, np.uint16, np.int64, np.complex64, object, bool)
-    picture: Any = np.full((*shape, 3), rng.choice((0.5, 0.5, 0.5, 0.0, 1.0, 7.0, -1.0, math.nan, math.inf, 1e30)))
-    if rng.random() < 0.5:
-        with np.errstate(all="ignore"):
-            picture = picture.astype(rng.choice(kinds))
-    if rng.random() < 0.3:
-        odd = (
-            picture[..., :2],
-            picture[..., 0],
-            picture[:0],
-            picture[None],
-            picture.tolist(),
-            None,
-            "a.png",
-            3,
-            picture.T,
-        )
-        picture = rng.choice(odd)
-    depth: Any = np.full(shape, rng.choice((3.0, 3.0, 3.0, *NUMBERS)))
-    if rng.random() < 0.3:
-        depth = rng.choice((depth[:4], depth[..., None], depth.astype(int), None, 3.0, "a", math.nan, depth.tolist()))
-    odd_options: tuple[dict[str, Any], ...] = (
-        {}, {}, {"saturation": math.nan}, {"saturation": -3.0}, {"nodes": (0, 0)}, {"nodes": "a"}, {"parts": 0},
-        {"most_layers": 0}, {"step_px": -1.0}, {"step_px": math.nan}, {"tile_px": 3}, {"tile_px": -8},
-        {"patch": (9.0, 9.0)}, {"noise": "a"}, {"seed": -1}, {"seed": 2**70}, {"colour": "a"}, {"response": "a"},
-        {"bands": "nonsense"}, {"side": "up"}, {"nonsense": 1}, {"most_kernel_px": 0},
-    )  # fmt: skip
-    options = {"sensor": False, "bands": "d", "nodes": (1, 1)} | rng.choice(odd_options)
-    words = {"picture": picture, "depth": depth, "options": options}
-
-    def call() -> Any:
-        camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=3.0, pixels=(32, 24))
-        taken = camera.photograph(picture, depth, **options)
-        light = np.asarray(taken.blurred.linear)
-        if not np.isfinite(light).all() or light.min() < -1e-3:
-            raise Absurd("light that is not finite, or negative")
-        return True
-
-    return "photograph", repr(words)[:4000].encode(), call
-
-
 _PHOTOS = Files(_pictures, _read_photo, {".png": damaged_png})
 _RAW = Files(_raw, _read_photo)
 _PNG16 = Files(_png16, _read_png16, {".png": damaged_png})
@@ -632,13 +465,13 @@ KINDS = {
         _file_kind("niqe", "`load_pristine`: npz", _NIQE, quick=40),
         _file_kind("response", "`parse_response`: tables of text", _RESPONSE, quick=40),
         FuzzKind("journal", "`Journal`, `MadeBy`, `OwnedFolder`", _journal_attempt, typical_s=0.01, quick=10),
-        FuzzKind("cli", "`defocus …` with wrong words", _command_attempt, typical_s=0.05, seconds=60.0, quick=10),
+        FuzzKind("cli", "`defocus …` with wrong words", command_attempt, typical_s=0.05, seconds=60.0, quick=10),
         FuzzKind(
-            "psf", "`Camera(…).psf(…)` at the ends of its range", _psf_attempt, typical_s=0.5, seconds=120.0,
+            "psf", "`Camera(…).psf(…)` at the ends of its range", psf_attempt, typical_s=0.5, seconds=120.0,
             memory_mb=6000, quick=12,
         ),
         FuzzKind(
-            "photograph", "`Camera.photograph` of wrong pictures, depths and options", _photograph_attempt,
+            "photograph", "`Camera.photograph` of wrong pictures, depths and options", photograph_attempt,
             typical_s=0.5, seconds=120.0, memory_mb=6000, quick=12,
         ),
     )
