@@ -200,7 +200,7 @@ def test_files_of_others_are_left_as_they_are(trial: Path) -> None:
 def test_names_are_words_in_markdown_not_html() -> None:
     name = "<img src=x onerror=alert(1)> [a](b) *c* `d`"
     results = made_results(title=name, tests=[{"kind": "pairs", "folder": "x", "name": "T"}])
-    problems = (Problem("t", "input", "im", f"{name} is bad"),)
+    problems = (Problem("t", "input", "p7", f"{name} is bad"),)
     text = compare(Results(results.table, results.records, problems, {"t": (name,)}))
     assert "<img" not in text
     assert text.count("&lt;img src=x onerror=alert(1)&gt; \\[a\\](b) \\*c\\* \\`d\\`") == 3

@@ -145,8 +145,7 @@ def load_pristine(path: str | Path | None = None) -> Pristine:
     file = Path(path) if path is not None else find_parameters()
     if not file.is_file():
         raise FileError("there is no such file with the parameters of NIQE", file=file)
-    arrays = read_npz(file, MEMBERS)
-    mean, covariance = (arrays.get(name, np.zeros(0)) for name in MEMBERS)
+    mean, covariance = read_npz(file, MEMBERS).values()
     if mean.size != FEATURES or covariance.shape != (FEATURES, FEATURES):
         raise FileError(
             f"a mean of {mean.shape} and a covariance of {covariance.shape}, no parameters of NIQE; expected 36 each, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -31,22 +31,24 @@ def read_npy(file: str | Path, failure: type[FileError] = FileError) -> np.ndarr
         raise failure(f"not a readable .npy file: {error}", file=path) from error
 
 
-def read_npz(file: str | Path, names: Collection[str], failure: type[FileError] = FileError) -> dict[str, np.ndarray]:
-    """The arrays of these names in an .npz archive, those that it has. Raises `failure` where it has none of them."""
+def read_npz(
+    file: str | Path, names: Sequence[str], failure: type[FileError] = FileError, *, optional: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """The arrays of these names in an .npz archive, and of the `optional` ones those that it has."""
     path = Path(file)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             arrays = {}
-            for name in names:
+            for name in (*names, *optional):
                 if name in members:
                     with archive.open(members[name]) as stream:
                         arrays[name] = _array(stream, members[name].file_size)
     except Exception as error:  # a damaged archive raises errors of zip and zlib, EOF, value and runtime errors
         raise failure(f"not a readable .npz archive: {error}", file=path) from error
-    if not arrays:
-        has = f"it holds {', '.join(members) or 'nothing'}"
-        raise failure(f"no array {' or '.join(f'`{name}`' for name in names)}; {has}", file=path)
+    for name in names:
+        if name not in arrays:
+            raise failure(f"no array `{name}`; it holds {', '.join(members) or 'nothing'}", file=path)
     return arrays
 
 

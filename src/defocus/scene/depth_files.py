@@ -114,9 +114,7 @@ def check_depth_path(path: str | Path, *, writable: bool = False) -> str:
 
 
 def _read_npz(path: Path, scale_m: float | None) -> tuple[Plane, Intrinsics | None, tuple[str, ...]]:
-    arrays = read_npz(path, ("depth_m", "intrinsics"), DepthError)
-    if "depth_m" not in arrays:
-        raise DepthError("no array `depth_m`", file=path)
+    arrays = read_npz(path, ("depth_m",), DepthError, optional=("intrinsics",))
     if scale_m not in (None, 1.0):
         raise DepthError(f"`depth_m` is in metres; a scale of {scale_m:g} does not apply", file=path)
     intrinsics = arrays.get("intrinsics")
