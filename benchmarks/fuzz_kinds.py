@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fuzz_calls import Absurd, Attempt, command_attempt, photograph_attempt, psf_attempt
 from fuzz_mutations import (
     damaged_bytes,
     damaged_json,
