@@ -473,7 +473,7 @@ KINDS = {
         ),
         FuzzKind(
             "photograph", "`Camera.photograph` of wrong pictures, depths and options", photograph_attempt,
-            typical_s=0.5, seconds=120.0, memory_mb=6000, quick=12,
+            typical_s=0.5, seconds=120.0, memory_mb=6000, quick=0,
         ),
     )
 }  # fmt: skip

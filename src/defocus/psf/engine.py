@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
-from ..errors import DefocusError
 from ..optics.wavefront import Strength, Wavefront, energy_strength
 from .bands import Bands
 from .propagate import Intensity, intensity_batch, pupil_light
@@ -53,14 +52,6 @@ class PsfOptions:
     supersample: int | None = None
     exact: bool = True
     double: bool = False
-
-    def __post_init__(self) -> None:
-        if self.side is not None and self.side not in ("left", "right"):
-            raise DefocusError(f"side {self.side!r}; expected left, right or None")
-        for name in ("samples", "supersample"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
-                raise DefocusError(f"{name} = {value!r}; expected a whole number of 1 or more")
 
 
 @dataclass(frozen=True)
