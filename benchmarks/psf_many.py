@@ -2,11 +2,12 @@
 
     python benchmarks/psf_many.py OUT_FOLDER LENS_FOLDER [--count N] [--piece N] [--seconds S]
 
-Lens, field (anywhere in the image circle, its rim included), focus and depth are drawn at random: focus and depth
-evenly in 1 / distance, from infinity down to 15 focal lengths. A PSF that is called ok is sane if all its values are
-finite, none is negative beyond rounding, they sum to 1, between none and a fifth of the light falls outside the window,
-and the light that comes through the pupil is more than none. Requests are computed in pieces, so that memory does not
-grow with their number; --seconds ends before the piece that would begin later.
+Lens, field (anywhere in the image circle, its rim included), focus and depth are drawn at random: focus (one of twelve
+distances for each lens) and depth evenly in 1 / distance, from infinity down to 15 focal lengths. A PSF that is called
+ok is sane if all its values are finite, none is negative beyond rounding, they sum to 1, between none (within the 3 %
+that points on a pixel may miss) and a fifth of the light falls outside the window, and the light that comes through the
+pupil is more than none. Requests are computed in pieces, so that memory does not grow with their number; --seconds ends
+before the piece that would begin later.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from machine import machine
 
 SIZE = 128
 NEAREST = 15.0  # focal lengths
+FOCUSES = 12  # for each lens
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,23 @@ def draw(folder: Path, count: int, seed: int = 20) -> Draw:
     files = sorted(folder.rglob("*.json"))
     rng = np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(len(files)) for _ in range(-(-count // len(files)))])[:count]
-    cameras = {i: Camera(read_lens(files[i])) for i in sorted(set(order.tolist()))}
-    focal = np.array([abs(float(cameras[i].first_order.focal_length)) for i in order.tolist()])
-    near = 1e3 / (NEAREST * focal)
+    lenses = {i: Camera(read_lens(files[i])) for i in sorted(set(order.tolist()))}
+    focal = {i: abs(float(camera.first_order.focal_length)) for i, camera in lenses.items()}
+
+    def vergence(size: int) -> np.ndarray:
+        """Of the nearest distance; none at all for one in ten."""
+        return np.where(rng.random(size) < 0.1, 0.0, rng.random(size))
+
     with np.errstate(divide="ignore"):
-        depth, focus = (1.0 / (near * np.where(rng.random(count) < 0.1, 0.0, rng.random(count))) for _ in range(2))
+        depth = np.array([focal[i] for i in order.tolist()]) * NEAREST * 1e-3 / vergence(count)
+        focus = {i: focal[i] * NEAREST * 1e-3 / vergence(FOCUSES) for i in lenses}
+    cameras = {i: [camera.focused(float(f)) for f in focus[i]] for i, camera in lenses.items()}
+    which = rng.integers(0, FOCUSES, count)
     radius = np.where(rng.random(count) < 0.1, 1.0, np.sqrt(rng.random(count)))
     azimuth = rng.uniform(-np.pi, np.pi, count)
     return Draw(
         [files[i].relative_to(folder).as_posix() for i in order],
-        [cameras[i].focused(float(f)) for i, f in zip(order.tolist(), focus, strict=True)],
+        [cameras[i][k] for i, k in zip(order.tolist(), which.tolist(), strict=True)],
         depth.tolist(),
         list(zip((radius * np.cos(azimuth)).tolist(), (radius * np.sin(azimuth)).tolist(), strict=True)),
     )
@@ -110,7 +119,7 @@ class Tally:
             checks = {
                 "sum": error < 1e-5,
                 "sign": low > -1e-6,
-                "energy outside": -0.01 < outside <= 0.2,
+                "energy outside": -0.03 < outside <= 0.2,
                 "light": 0.0 < light < np.inf,
             }
             for name, good in checks.items():

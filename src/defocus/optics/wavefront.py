@@ -60,7 +60,7 @@ class Wavefront(eqx.Module):
     phase: Float[Array, "*batch modes"]  # Zernike coefficients of W, waves
     amplitude: Float[Array, "*batch amplitude_modes"]  # Zernike coefficients of A, mm
     centre: Float[Array, "*batch 2"]  # direction cosines
-    half: Float[Array, "*batch 2"]
+    half: Float[Array, "*batch 2"]  # both the same: the circle about the pupil
     rim: Float[Array, "*batch table"]  # radius of the pupil in direction cosines about `centre`, over ψ = −π … π
     chief: Float[Array, "*batch"]  # direction cosine s_y of the chief ray
     focus: Float[Array, "*batch 3"]  # mm, in the image plane's frame; where the rays come nearest to meeting
@@ -197,8 +197,11 @@ def fit_wavefront(
     own_edge = s[:2, -len(rays.rim.angle) :]
     low, high = jnp.min(own_edge[1]), jnp.max(own_edge[1])
     centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
-    half = jnp.stack([jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0])  # the half rim may lie on either side
-    half = jnp.where(half > 0.0, half, 1.0)
+    # Fitted is on a circle about the pupil, however narrow that is: turned to the photograph's frame, the polynomials are
+    # evaluated over a whole square, and one of degree 15 that fits a narrow ellipse tightly grows by the fifteenth power
+    # of its aspect in the corners. At 8 to 1 its coefficients reached 1e8 waves, and PSFs were noise.
+    radius = jnp.maximum(jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0)  # the half rim may lie on either side
+    half = jnp.full(2, jnp.where(radius > 0.0, radius, 1.0))
     u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
     phase, residual = zernike_fit(u, v, (w - jnp.mean(w)) / wavelength, rays.weight, DEGREE)
     # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.

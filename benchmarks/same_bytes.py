@@ -1,0 +1,170 @@
+"""The same plan twice on one device, once undisturbed and once killed again and again: are all bytes the same?
+
+    python benchmarks/same_bytes.py OUT_FOLDER [--pairs N] [--kills N] [--patch N] [--quick]
+
+Every run is `defocus synth run` in a process of its own. The second folder's runs are ended by SIGKILL, the first as
+soon as a few pairs are done and the others likewise, then the last one is left alone. Compared are the sums of all
+files but the ledger (which tells the runs and their times). Pictures that differ are compared value by value. Writes
+same_bytes_gpu.json and .md, or same_bytes_cpu.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from machine import machine
+
+PLAN = """
+name = "same bytes"
+seed = 5
+[[sources]]
+kind = "scenes"
+count = 6
+names = ["table", "letters", "portrait", "street"]
+[lenses]
+survey = false
+[train]
+pairs = {pairs}
+[validation]
+pairs = 0
+[test]
+pairs = 0
+[patch]
+size = {patch}
+kernel = 64
+photograph = [960, 640]
+[psf]
+bands = "rgb"
+"""
+
+
+def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "defocus", "synth", "run", str(plan), "--out", str(out), "--workers", "1"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, errors = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"synth run ended with {process.returncode}:\n{errors.decode(errors='replace')[-3000:]}")
+
+
+def pairs_done(out: Path) -> int:
+    try:
+        with sqlite3.connect(f"file:{out}/ledger.sqlite?mode=ro", uri=True, timeout=5.0) as db:
+            return int(db.execute("SELECT COUNT(*) FROM items WHERE status = 'done'").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def sums(out: Path) -> dict[str, str]:
+    """The sha256 of every file that is passed on."""
+    files = (path for path in sorted(out.rglob("*")) if path.is_file() and not path.name.startswith("."))
+    return {
+        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if not path.name.startswith("ledger")
+    }
+
+
+def kill_and_resume(plan: Path, out: Path, pairs: int, kills: int) -> list[int]:
+    """Pairs that were done at each kill."""
+    rng, done = random.Random(7), []
+    for k in range(kills):
+        process = start(plan, out)
+        wanted = round(pairs * (k + 0.3 + 0.4 * rng.random()) / (kills + 1))
+        while process.poll() is None and pairs_done(out) < wanted:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        done.append(pairs_done(out))
+        print(f"killed at {done[-1]} of {pairs} pairs", flush=True)
+    finish(start(plan, out))
+    return done
+
+
+def difference(first: Path, second: Path) -> dict[str, Any]:
+    """Of two pictures: how many values differ, and by how much at most."""
+    a, b = (np.asarray(Image.open(path)).astype(int) for path in (first, second))
+    return {"values": a.size, "differ": int((a != b).sum()), "most": int(np.abs(a - b).max())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--pairs", type=int, default=400)
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--patch", type=int, default=384)
+    parser.add_argument("--quick", action="store_true", help="8 pairs of 48 pixels, one kill")
+    options = parser.parse_args()
+    if options.quick:
+        options.pairs, options.kills, options.patch = 8, 1, 48
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        plan = folder / "plan.toml"
+        plan.write_text(PLAN.format(pairs=options.pairs, patch=options.patch))
+        begin = time.perf_counter()
+        finish(start(plan, folder / "whole"))
+        whole_s = time.perf_counter() - begin
+        print(f"undisturbed: {whole_s:.0f} s", flush=True)
+        begin = time.perf_counter()
+        kills = kill_and_resume(plan, folder / "killed", options.pairs, options.kills)
+        killed_s = time.perf_counter() - begin
+        first, second = sums(folder / "whole"), sums(folder / "killed")
+        differing = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+        pictures = [n for n in differing if n.endswith(".png") and n in first and n in second]
+        result = {
+            "machine": machine(),
+            "device": device(),
+            "pairs": pairs_done(folder / "whole"),
+            "files": len(first),
+            "killed_at": kills,
+            "seconds": {"undisturbed": round(whole_s, 1), "killed": round(killed_s, 1)},
+            "differing_files": differing[:40],
+            "differing": len(differing),
+            "pictures": {n: difference(folder / "whole" / n, folder / "killed" / n) for n in pictures[:40]},
+        }
+    where = "cpu" if result["device"] == "cpu" else "gpu"
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"same_bytes_{where}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (options.out / f"same_bytes_{where}.md").write_text(markdown(result))
+    print(markdown(result))
+
+
+def device() -> str:
+    """Name of the device that runs use, asked in a process of its own."""
+    code = "import jax; print(jax.devices()[0].device_kind)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def markdown(result: dict[str, Any]) -> str:
+    verdict = "all of them equal" if not result["differing"] else f"{result['differing']} differ"
+    lines = [
+        f"# One plan, undisturbed and killed ({result['device']})",
+        "",
+        f"{result['machine']}. {result['pairs']} pairs; killed when {', '.join(map(str, result['killed_at']))} were "
+        f"done, then finished. {result['files']} files compared by their sha256: **{verdict}**. Undisturbed "
+        f"{result['seconds']['undisturbed']} s, killed and resumed {result['seconds']['killed']} s.",
+    ]
+    if result["pictures"]:
+        lines += ["", "| picture | values | that differ | by at most |", "| --- | --- | --- | --- |"]
+        lines += [f"| {n} | {d['values']} | {d['differ']} | {d['most']} |" for n, d in result["pictures"].items()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
