@@ -197,9 +197,9 @@ def fit_wavefront(
     own_edge = s[:2, -len(rays.rim.angle) :]
     low, high = jnp.min(own_edge[1]), jnp.max(own_edge[1])
     centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
-    # Fitted is on a circle about the pupil, however narrow that is: turned to the photograph's frame, the polynomials are
-    # evaluated over a whole square, and one of degree 15 that fits a narrow ellipse tightly grows by the fifteenth power
-    # of its aspect in the corners. At 8 to 1 its coefficients reached 1e8 waves, and PSFs were noise.
+    # Fitted is on a circle about the pupil, however narrow that is: turned to the photograph's frame, the polynomials
+    # are evaluated over a whole square, and one of degree 15 that fits a narrow ellipse tightly grows by the fifteenth
+    # power of its aspect in the corners. At 8 to 1 its coefficients reached 1e8 waves, and PSFs were noise.
     radius = jnp.maximum(jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0)  # the half rim may lie on either side
     half = jnp.full(2, jnp.where(radius > 0.0, radius, 1.0))
     u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
