@@ -25,13 +25,13 @@ from defocus.photo import read_picture  # noqa: E402
 from defocus.restore.deblurring import (  # noqa: E402
     DeblurJob,
     DeblurSummary,
+    Results,
     TileSettings,
     choose_device,
     deblur_files,
     deblur_photo,
     plan_jobs,
 )
-from defocus.restore.made_by import MadeBy  # noqa: E402
 from defocus.restore.tiles import deblur, plan_tiles, restored_tiles  # noqa: E402
 
 
@@ -85,6 +85,10 @@ def noise(rows: int, cols: int, seed: int = 0) -> np.ndarray:
 def whole(model: nn.Module, image: np.ndarray) -> np.ndarray:
     with torch.inference_mode():
         return model(torch.from_numpy(image).permute(2, 0, 1)[None])[0].permute(1, 2, 0).numpy()
+
+
+def restore(job: DeblurJob, model: nn.Module | None = None) -> list[str]:
+    return deblur_photo(model or Brighter(), job, TileSettings(), Results(job.out.parent, {}))
 
 
 # Tiles
@@ -152,7 +156,7 @@ def test_tiles_have_one_shape_and_are_made_when_asked_for() -> None:
     assert not model.shapes
     next(results)
     assert len(model.shapes) == 1
-    assert sum(1 for _ in results) == len(tiles) - 1
+    assert sum(1 for _ in results) == len(tiles.places) - 1
     assert set(model.shapes) == {(1, 3, 80, 80)}
 
 
@@ -251,7 +255,7 @@ def test_exif_and_profile_are_kept_and_pixels_upright(tmp_path: Path, kind: str)
     photo = tmp_path / f"photo.{kind}"
     Image.fromarray(SMALL).save(photo, exif=camera_exif(6), icc_profile=other_profile(), **more)
     (job,) = plan_jobs(photo, tmp_path / "out")
-    assert deblur_photo(Brighter(), job, TileSettings()) == []
+    assert restore(job) == []
     assert job.out == tmp_path / "out" / f"photo.{kind}"
     with Image.open(job.out) as image:
         assert image.size == (24, 40)  # turned by a quarter
@@ -308,21 +312,21 @@ def test_sixteen_bits_stay(tmp_path: Path, kind: str) -> None:
     photo.write_bytes(data)
     np.testing.assert_allclose(read_picture(photo, to_srgb=False)[0], fine, atol=1e-5)
     (job,) = plan_jobs(photo, tmp_path / "out")
-    assert deblur_photo(Brighter(), job, TileSettings()) == []
+    assert restore(job) == []
     result, read, _ = read_picture(job.out, to_srgb=False)
     np.testing.assert_allclose(result, 0.5 * fine + 0.5, rtol=0.0, atol=0.76 / 65535)  # ¼ and ½ of a step
     assert (read.make, read.f_number) == ("Maker", 2.8)
     with Image.open(job.out) as image:
         assert image.info["icc_profile"] == other_profile()
     (eight,) = plan_jobs(photo, tmp_path / "out8", bits=8)
-    deblur_photo(Brighter(), eight, TileSettings())
+    restore(eight)
     np.testing.assert_allclose(read_picture(eight.out, to_srgb=False)[0], 0.5 * fine + 0.5, atol=2e-3)
 
 
 def test_raw_files_are_developed(shared: Path, tmp_path: Path) -> None:
     (job,) = plan_jobs(shared / "photos" / "raw" / "lg_g4_h815_skia_sample_1mp_linear.dng", tmp_path)
     assert job.out.suffix == ".png"
-    deblur_photo(Brighter(), job, TileSettings())
+    restore(job)
     result, exif, _ = read_picture(job.out)
     assert result.shape[2] == 3
     assert result.min() >= 0.5 - 1e-4
@@ -340,7 +344,8 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert [job.out.relative_to(out).as_posix() for job in jobs] == ["a.jpg", "b.png", "broken.jpg", "more/c.png"]
     reports: list[tuple[str, float]] = []
-    first = deblur_files(Brighter(), jobs, TileSettings(), progress=lambda name, part: reports.append((name, part)))
+    results = Results(out, {})
+    first = deblur_files(Brighter(), jobs, TileSettings(), results, progress=lambda *one: reports.append(one))
     assert len(first.done) == 3
     assert [photo.name for photo, _ in first.failed] == ["broken.jpg"]
     assert str(photos / "broken.jpg") in first.failed[0][1]
@@ -350,13 +355,13 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert len(jobs) == 4
     before = {file: file.read_bytes() for file in first.done}
-    again = deblur_files(nn.Identity(), jobs, TileSettings())
+    again = deblur_files(nn.Identity(), jobs, TileSettings(), results)
     assert (len(again.done), len(again.skipped), len(again.failed)) == (0, 3, 1)
     assert all(file.read_bytes() == data for file, data in before.items())
-    anew = deblur_files(nn.Identity(), jobs, TileSettings(), overwrite=True)
+    anew = deblur_files(nn.Identity(), jobs, TileSettings(), results, overwrite=True)
     assert len(anew.done) == 3
     assert (out / "b.png").read_bytes() != before[out / "b.png"]
-    assert not [file for file in out.rglob("*") if file.is_file() and file not in first.done]
+    assert [file.name for file in out.rglob("*") if file.is_file() and file not in first.done] == [".defocus.jsonl"]
 
 
 def test_a_network_that_gives_no_numbers_writes_nothing(tmp_path: Path) -> None:
@@ -367,13 +372,13 @@ def test_a_network_that_gives_no_numbers_writes_nothing(tmp_path: Path) -> None:
     Image.fromarray(SMALL).save(tmp_path / "a.png")
     job = DeblurJob(tmp_path / "a.png", tmp_path / "out" / "a.png")
     with pytest.raises(PhotoError, match=r"a.png: of what the network made, 2880 values .* row 0;"):
-        deblur_photo(Broken(), job, TileSettings())
+        restore(job, Broken())
     assert not job.out.exists()
 
 
 def test_wrong_names_are_refused_before_the_work(tmp_path: Path) -> None:
     Image.fromarray(SMALL).save(tmp_path / "a.png")
-    with pytest.raises(PhotoError, match="would take the photograph's place"):
+    with pytest.raises(PhotoError, match="would take this photograph's place"):
         plan_jobs(tmp_path, tmp_path)
     with pytest.raises(PhotoError, match="no such file or folder"):
         plan_jobs(tmp_path / "nowhere", tmp_path / "out")
@@ -488,104 +493,128 @@ def test_command_line(tiny_nafnet: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "1 missing: intro.weight" in capsys.readouterr().err
 
 
+def photographs(folder: Path, *names: str) -> list[DeblurJob]:
+    for name in names:
+        Image.fromarray(SMALL).save(folder / name)
+    return plan_jobs(folder, folder / "out")
+
+
+def run_jobs(
+    jobs: list[DeblurJob], by: dict[str, object] | None = None, model: nn.Module | None = None, **more: bool
+) -> DeblurSummary:
+    results = Results(jobs[0].out.parent, by or {"weights": "1", "tile": 64})
+    return deblur_files(model or nn.Identity(), jobs, TileSettings(), results, **more)
+
+
 def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: Path) -> None:
-    for name in ("a.png", "b.png"):
-        Image.fromarray(SMALL).save(tmp_path / name)
-    out = tmp_path / "out"
-    jobs = plan_jobs(tmp_path, out)
-
-    def deblur_jobs(by: dict[str, object], model: nn.Module, some: slice = slice(None), **more: bool) -> DeblurSummary:
-        return deblur_files(model, jobs[some], TileSettings(), made_by=MadeBy(out, by), **more)
-
-    first: dict[str, object] = {"weights": "1", "tile": 64}
-    assert len(deblur_jobs(first, Brighter()).done) == 2
-    again = deblur_jobs(first, nn.Identity())
+    jobs = photographs(tmp_path, "a.png", "b.png")
+    lines, result = tmp_path / "out" / ".defocus.jsonl", jobs[0].out
+    assert len(run_jobs(jobs, model=Brighter()).done) == 2
+    again = run_jobs(jobs)
     assert (len(again.done), len(again.skipped)) == (0, 2)
-    before = (out / "a.png").read_bytes()
-    with pytest.raises(PhotoError, match=r"a.png: was made with other weights: --overwrite makes it anew, or take"):
-        deblur_jobs({"weights": "2", "tile": 64}, nn.Identity())
-    with pytest.raises(PhotoError, match="was made with tile: 64 -> 96"):
-        deblur_jobs({"weights": "1", "tile": 96}, nn.Identity())
-    assert (out / "a.png").read_bytes() == before
-    # One of them made anew by others: each is known by what made it, also after a line that was cut.
+    before = result.read_bytes()
     second: dict[str, object] = {"weights": "2", "tile": 64}
-    assert len(deblur_jobs(second, nn.Identity(), slice(1), overwrite=True).done) == 1
-    with (out / ".defocus.jsonl").open("a") as file:
-        file.write('{"result": "b.p')
-    assert len(deblur_jobs(second, nn.Identity(), slice(1)).skipped) == 1
-    with pytest.raises(PhotoError, match=r"b.png: was made with other weights"):
-        deblur_jobs(second, nn.Identity())
-    assert len(deblur_jobs(second, nn.Identity(), overwrite=True).done) == 2
-    assert len(deblur_jobs(second, nn.Identity()).skipped) == 2
-    (out / ".defocus.jsonl").unlink()
-    with pytest.raises(PhotoError, match=r"a.png: is there already, and nothing tells what made it"):
-        deblur_jobs(first, nn.Identity())
+    with pytest.raises(PhotoError, match=r"a.png: was made with other weights: --overwrite makes it anew, or take"):
+        run_jobs(jobs, second)
+    with pytest.raises(PhotoError, match="was made with tile: 64 -> 96"):
+        run_jobs(jobs, {"weights": "1", "tile": 96})
+    assert result.read_bytes() == before
+    # One of them made anew by others: each is known by what made it, also after damage and a line that was cut.
+    assert len(run_jobs(jobs[:1], second, overwrite=True).done) == 1
+    with lines.open("ab") as file:
+        file.write(b'\xff\xfe{"result"\n{"result": "b.png", "by": 3}\n[]\n{"result": "b.p')
+    assert len(run_jobs(jobs[:1], second).skipped) == 1
+    assert len(run_jobs(jobs[:1], second, overwrite=True).done) == 1
+    with pytest.raises(PhotoError, match=r"b.png: is there already, and nothing tells what made it"):
+        run_jobs(jobs, second)
+    jobs[1].out.unlink()
+    assert len(run_jobs(jobs, second).done) == 1
+    assert len(run_jobs(jobs, second).skipped) == 2
+
+
+def test_files_that_are_not_ours_are_left(tmp_path: Path) -> None:
+    """Whatever stands in the place of a result and is not what the journal says, with --overwrite or without."""
+    jobs = photographs(tmp_path, "a.png", "b.png")
+    run_jobs(jobs)
+    result, photo = jobs[0].out, jobs[0].photo
+
+    def changed() -> None:
+        result.write_bytes(b"the user's own retouching")
+
+    def linked() -> None:
+        result.unlink()
+        result.symlink_to(photo)
+
+    def hard_linked() -> None:
+        result.unlink()
+        os.link(photo, result)
+
+    def a_folder() -> None:
+        result.unlink()
+        result.mkdir()
+        (result / "wedding.jpg").write_bytes(b"mine")
+
+    for change in (changed, linked, hard_linked, a_folder):
+        change()
+        tree = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        with pytest.raises(PhotoError, match=r"out/a\.png: is not what was made here, and is left as it is"):
+            run_jobs(jobs, overwrite=True)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == tree, change.__name__
+    (tmp_path / "out" / ".defocus.jsonl").unlink()
+    for overwrite in (False, True):
+        with pytest.raises(PhotoError, match=r"a.png: is there already, and nothing tells what made it"):
+            run_jobs(jobs, overwrite=overwrite)
+
+
+def test_no_result_takes_the_place_of_a_photograph(tmp_path: Path) -> None:
+    photographs(tmp_path, "a.png", "b.png")
+    (tmp_path / "link").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(PhotoError, match=r"a\.png: a result would take this photograph's place"):
+        plan_jobs(tmp_path, tmp_path / "link")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "a.png").symlink_to(tmp_path / "b.png")
+    with pytest.raises(PhotoError, match=r"links/a\.png: a result would take this photograph's place"):
+        plan_jobs(tmp_path, tmp_path / "links")
 
 
 def test_results_of_a_photograph_that_was_replaced_are_not_taken_for_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from defocus.restore import made_by as module
+    from defocus.restore import deblurring as module
 
-    read: list[Path] = []
+    reads: list[Path] = []
     file_sum = module.file_sum
-    monkeypatch.setattr(module, "file_sum", lambda file: read.append(file) or file_sum(file))
-    photo, out = tmp_path / "a.tif", tmp_path / "out"
-    Image.fromarray(SMALL).save(photo)
-    jobs = plan_jobs(photo, out)
-
-    def deblur_jobs(**more: bool) -> DeblurSummary:
-        return deblur_files(Brighter(), jobs, TileSettings(), made_by=MadeBy(out, {"weights": "1"}), **more)
-
-    assert len(deblur_jobs().done) == 1
-    result, size = (out / "a.tif").read_bytes(), photo.stat().st_size
-    assert len(read) == 1
-    assert len(deblur_jobs().skipped) == 1
-    assert len(read) == 1  # skipped without reading the photograph
-    # Touched, or copied back: read once more, and known from then on.
+    monkeypatch.setattr(module, "file_sum", lambda file: reads.append(file) or file_sum(file))
+    jobs = photographs(tmp_path, "a.tif", "b.tif")
+    photo, lines = jobs[0].photo, tmp_path / "out" / ".defocus.jsonl"
+    assert len(run_jobs(jobs).done) == 2
+    result, size = jobs[0].out.read_bytes(), photo.stat().st_size
+    assert len(reads) == 2
+    assert len(run_jobs(jobs).skipped) == 2
+    assert len(reads) == 2  # skipped without reading the photographs
+    # Touched, or copied back: read once more, and known from then on; its result is still ours.
     os.utime(photo, ns=(1, 1))
-    assert [len(deblur_jobs().skipped) for _ in range(2)] == [1, 1]
-    assert len(read) == 2
-    # Another one of the same name and size.
+    assert [len(run_jobs(jobs).skipped) for _ in range(2)] == [2, 2]
+    assert len(reads) == 3
+    assert len(run_jobs(jobs, overwrite=True).done) == 2
+    # Another one of the same name and size; the advice makes that one anew, and the other is skipped.
     Image.fromarray(255 - SMALL).save(photo)
     assert photo.stat().st_size == size
     with pytest.raises(PhotoError, match=r"out/a.tif: was made of another photograph than .*/a.tif is now: remove"):
-        deblur_jobs()
-    assert (out / "a.tif").read_bytes() == result
-    assert len(deblur_jobs(overwrite=True).done) == 1
-    assert (out / "a.tif").read_bytes() != result
-    assert len(deblur_jobs().skipped) == 1
-    # One of another size is known without reading it. What older versions wrote tells nothing of the photograph.
+        run_jobs(jobs)
+    assert jobs[0].out.read_bytes() == result
+    jobs[0].out.unlink()
+    again = run_jobs(jobs)
+    assert (again.done, again.skipped) == ([jobs[0].out], [jobs[1].out])
+    assert jobs[0].out.read_bytes() != result
+    # What older versions wrote tells nothing of the photograph, nor of the result, which is therefore not replaced.
+    entries = [json.loads(line) for line in lines.read_text().splitlines()]
+    older = [{key: entry[key] for key in ("result", "by")} for entry in entries]
+    lines.write_text("".join(json.dumps(entry) + "\n" for entry in older))
     Image.fromarray(SMALL[:-1]).save(photo)
-    with pytest.raises(PhotoError, match="was made of another photograph"):
-        deblur_jobs()
-    lines = [json.loads(line) for line in (out / ".defocus.jsonl").read_text().splitlines()]
-    older = {key: lines[0][key] for key in ("result", "by")}
-    (out / ".defocus.jsonl").write_text(json.dumps(older | {"of": None}) + "\n")
-    assert len(deblur_jobs().skipped) == 1
-    (out / ".defocus.jsonl").write_text(json.dumps(older) + "\n")
-    assert len(deblur_jobs().skipped) == 1
-
-
-def test_one_replaced_photograph_costs_one_result(tmp_path: Path) -> None:
-    """The advice of the message makes that one anew, and the others are skipped."""
-    for name in ("a.png", "b.png"):
-        Image.fromarray(SMALL).save(tmp_path / name)
-    out = tmp_path / "out"
-    jobs = plan_jobs(tmp_path, out)
-
-    def deblur_jobs() -> DeblurSummary:
-        return deblur_files(Brighter(), jobs, TileSettings(), made_by=MadeBy(out, {"weights": "1"}))
-
-    assert len(deblur_jobs().done) == 2
-    Image.fromarray(SMALL[:-1]).save(tmp_path / "b.png")
-    with pytest.raises(
-        PhotoError, match=r"out/b.png: was made .*: remove this result to make it alone anew; --overwrite makes all"
-    ):
-        deblur_jobs()
-    (out / "b.png").unlink()
-    again = deblur_jobs()
-    assert ([result.name for result in again.done], len(again.skipped)) == (["b.png"], 1)
+    assert len(run_jobs(jobs).skipped) == 2
+    with pytest.raises(PhotoError, match="is not what was made here"):
+        run_jobs(jobs, overwrite=True)
 
 
 def test_ctrl_c_says_so(

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from defocus.errors import DefocusError
-from defocus.restore.losses import LOSSES, OWN_LOSS, Loss, build_loss, check_loss, frequency_distance
+from defocus.restore.build import loss_name
+from defocus.restore.config import TrainConfig
+from defocus.restore.losses import LOSSES, OWN_LOSS, Loss, build_loss, frequency_distance
 from defocus.restore.models import MODELS, build_model
 from defocus.restore.models.nrknet import NRKScales
 
@@ -168,10 +170,12 @@ def test_sizes_that_are_no_multiple(name: str) -> None:
 def test_own_losses_are_of_the_networks() -> None:
     assert set(OWN_LOSS) == set(MODELS)
     for model, loss in OWN_LOSS.items():
-        check_loss(loss, model)
-        check_loss("charbonnier", model)
+        config = TrainConfig.from_toml(f"{model}-small")
+        assert loss_name(config.changed({"loss": {"name": ""}})) == loss
+        assert loss_name(config.changed({"loss": {"name": "charbonnier"}})) == "charbonnier"
+    config = TrainConfig.from_toml("nafnet-small").changed({"loss": {"name": "nrknet"}})
     with pytest.raises(DefocusError, match="the loss 'nrknet' is of nrknet alone; for nafnet there are psnr, l1"):
-        check_loss("nrknet", "nafnet")
+        loss_name(config)
 
 
 def test_wrong_names_are_told() -> None:

@@ -20,13 +20,12 @@ from PIL import Image
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from defocus.cli import run
-from defocus.errors import ConfigError, DefocusError, TrainingError, WeightsError
+from defocus.errors import ConfigError, DefocusError, OwnershipError, TrainingError, WeightsError
 from defocus.restore import training as train_module
-from defocus.restore.averaging import Average
+from defocus.restore.build import Average, lost_processes
 from defocus.restore.config import TrainConfig
 from defocus.restore.models import build_model
 from defocus.restore.models.checkpoints import load_model, read_weights
-from defocus.restore.processes import lost_processes
 from defocus.restore.run_folder import read_state
 from defocus.restore.similarity import batch_grey, batch_psnr, batch_ssim, ssim
 from defocus.restore.training import TrainProgress, train
@@ -99,7 +98,7 @@ def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> No
     assert 20 <= latest < 40
     assert int(rows(log)[-1]["step"]) > latest
     # What a kill while writing leaves, too.
-    (cut / "states" / ".step-00000099.pt.part").write_bytes(b"half a state")
+    (cut / "states" / ".step-00000099.pt.0123456789ab.part").write_bytes(b"half a state")
     with log.open("a") as file:
         file.write("33,-1")
     (cut / "last.pt").unlink()
@@ -160,7 +159,7 @@ def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path
     assert sorted(path.name for path in (out / "states").iterdir()) == ["step-00000012.pt"]
     assert (out / "notes.txt").read_text() == "mine"
     (out / "states" / "step-00000012.pt").write_bytes(b"PK no state")
-    with pytest.raises(TrainingError, match=r"step-00000012\.pt: cannot be read"):
+    with pytest.raises(OwnershipError, match=r"step-00000012\.pt: was not made by this program, or was changed since"):
         train(settings(pairs), out)
 
 
@@ -210,15 +209,15 @@ def test_other_pairs_to_validate_with_begin_the_best_anew(pairs: Path, tmp_path:
 
 
 def test_folders_that_are_no_place_for_a_training(pairs: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="is no folder of a training, but holds train"):
+    with pytest.raises(OwnershipError, match="holds train, validation and was not made for a training"):
         train(settings(pairs), pairs)
     from filelock import FileLock
 
     (tmp_path / "busy").mkdir()
-    with FileLock(tmp_path / "busy" / ".lock"), pytest.raises(TrainingError, match="another training is running"):
+    with FileLock(tmp_path / "busy" / ".lock"), pytest.raises(OwnershipError, match="another process is at work"):
         train(settings(pairs), tmp_path / "busy")
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainingError, match="is no folder"):
+    with pytest.raises(DefocusError, match="file: "):
         train(settings(pairs), tmp_path / "file")
 
 

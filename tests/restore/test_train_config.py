@@ -12,14 +12,14 @@ from defocus.cli import run
 from defocus.errors import ConfigError, DefocusError
 from defocus.restore.build import network_overrides
 from defocus.restore.config import TrainConfig, recipe_names
+from defocus.restore.loader import Stages
 from defocus.restore.models import model_options
-from defocus.restore.steps import Stages, milestone_steps, rate_at
 
 from .small_training import settings
 
 
 def rate(config: TrainConfig, step: int) -> float:
-    return rate_at(config, step)
+    return config.rate_at(step)
 
 
 def test_the_paper_s_recipes() -> None:
@@ -36,7 +36,7 @@ def test_the_paper_s_recipes() -> None:
         [1e-4, 1e-4, 5e-5, 2.5e-5, 1e-5, 1e-5]
     )
     assert nrknet.schedule.reload_best
-    assert milestone_steps(nrknet) == [140_000, 210_000, 280_000]
+    assert nrknet.milestone_steps == [140_000, 210_000, 280_000]
     iniknet = paper["iniknet"]
     assert [rate(iniknet, s) for s in (99_999, 100_000, 200_000, 300_000)] == pytest.approx([2e-4, 1e-4, 5e-5, 2.5e-5])
     nafnet = paper["nafnet"]

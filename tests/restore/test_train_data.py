@@ -21,8 +21,7 @@ from defocus.errors import ConfigError, DatasetError
 from defocus.files.pair_folders import JSON_LINES, LEDGER
 from defocus.restore.config import TrainConfig
 from defocus.restore.data import OnTheFlyDataset, PairDataset
-from defocus.restore.loader import TrainLoader
-from defocus.restore.steps import Batches, BlurCurriculum, PairRequest, Stages, blur_curriculum
+from defocus.restore.loader import Batches, BlurCurriculum, PairRequest, Stages, TrainLoader
 from defocus.restore.validation import ValidationPairs
 from defocus.synth.plan import make_plan
 
@@ -250,16 +249,16 @@ def test_pairs_of_two_epochs_in_one_batch(tmp_path: Path, monkeypatch: pytest.Mo
 def test_curriculum() -> None:
     lessons = [{"start": 0.0, "blur_px": [0, 2]}, {"start": 0.5, "blur_px": [2, 8]}, {"start": 0.8, "blur_px": [0, 32]}]
     config = settings(steps=100, batch=4, data={"kind": "synthesis", "length": 30}, curriculum=lessons)
-    blur = blur_curriculum(config)
+    blur = BlurCurriculum.of(config)
     assert isinstance(blur, BlurCurriculum)
     # 400 pairs are 14 epochs; pair 200 is in the seventh, so the eighth is the first of the second lesson.
     assert blur.first_epochs == (0, 7, 11)
     blur = pickle.loads(pickle.dumps(blur))
     assert [blur(epoch).levels_px for epoch in (0, 6, 7, 10, 11, 50)] == [(2,), (2,), (2, 8), (2, 8), (32,), (32,)]
     assert [blur(epoch).weights for epoch in (0, 7)] == [(1,), (0, 1)]
-    assert blur_curriculum(settings()) is None
+    assert BlurCurriculum.of(settings()) is None
     with pytest.raises(ConfigError, match=r"starts at 0\.8 has no epoch of its own.*400 pairs; lower data\.length"):
-        blur_curriculum(
+        BlurCurriculum.of(
             settings(steps=100, batch=4, data={"kind": "synthesis", "length": 400}, curriculum=[lessons[0], lessons[2]])
         )
 

@@ -295,5 +295,5 @@ import defocus.restore.data
 print("jax" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    expected = "data sets for PyTorch needs the extra [train]: pip install 'defocus[train]'"
+    expected = "PyTorch, for networks and their data, needs the extra [train]: pip install 'defocus[train]'"
     assert done.stdout.splitlines() == [expected, "False"]

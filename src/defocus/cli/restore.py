@@ -27,7 +27,9 @@ def train(
     write: Path | None = typer.Option(None, "--write", help="Write the recipe CONFIG to this file, to change it."),
     check: bool = typer.Option(False, "--check", help="Check CONFIG and show all settings, without training."),
     accept_changes: bool = typer.Option(False, "--accept-changes", help="Go on although settings or data changed."),
-    anew: bool = typer.Option(False, "--anew", help="Forget what was trained in the folder, and begin again."),
+    anew: bool = typer.Option(
+        False, "--anew", help="Remove what a training made in the folder, nothing else, and begin again."
+    ),
 ) -> None:
     """Train a network on pairs of blurred and sharp pictures. Killed at any moment, the same command goes on."""
     from ..restore.config import TrainConfig, recipe_names, recipe_text
@@ -58,9 +60,12 @@ def train(
     if out is None:
         raise ConfigError("where to? --out gives the folder to train in")
 
+    from ..restore.run_folder import anew_notes
     from ..restore.training import train as run_training
 
     main = os.environ.get("RANK", "0") == "0"  # of those that `accelerate launch` started
+    for note in anew_notes(out) if anew and main else ():
+        typer.echo(note, err=True)
     with ProgressBar(counted=True) if main else nullcontext() as bar:
         watch = None if bar is None else functools.partial(show_training, bar)
         result = run_training(settings, out, anew=anew, accept_changes=accept_changes, progress=watch)
@@ -106,7 +111,7 @@ def deblur(
     kind: Annotated[
         str | None, typer.Option("--format", help="png, jpg or tif; by default the photograph's own (RAW: png).")
     ] = None,
-    overwrite: Annotated[bool, "Make results anew that are there."] = False,
+    overwrite: Annotated[bool, "Make results anew that are there and were made here."] = False,
 ) -> None:
     """Deblur photographs of any size with a trained network, tile by tile.
 
@@ -114,9 +119,9 @@ def deblur(
     stop; those of other weights, settings or photographs are refused. One photograph that cannot be restored is told,
     and the others go on (exit code 1).
     """
+    from ..files.ownership import file_sum
     from ..restore.config import merged, parse_change
-    from ..restore.deblurring import TileSettings, choose_device, deblur_files, plan_jobs
-    from ..restore.made_by import MadeBy, file_sum
+    from ..restore.deblurring import SUM_LENGTH, Results, TileSettings, choose_device, deblur_files, plan_jobs
     from ..restore.models.checkpoints import load_model
     from ..restore.tiles import check_precision, plan_tiles
 
@@ -130,10 +135,10 @@ def deblur(
         changes = merged(changes, parse_change(text))
     network = load_model(weights, model, **changes)
     plan_tiles((tile, tile), tile, overlap, network.multiple)
-    by = {"weights": file_sum(weights), "model": network.name, "options": changes, "tile": tile, "overlap": overlap}
-    made_by = MadeBy(out, by | {"precision": precision, "bits": bits})
+    decisive = {"options": changes, "tile": tile, "overlap": overlap, "precision": precision, "bits": bits}
+    by = {"weights": file_sum(weights)[:SUM_LENGTH], "model": network.name} | decisive
     with ProgressBar() as bar:
-        summary = deblur_files(network, jobs, settings, overwrite=overwrite, made_by=made_by, progress=bar)
+        summary = deblur_files(network, jobs, settings, Results(out, by), overwrite=overwrite, progress=bar)
     for photo, note in summary.notes:
         typer.echo(f"{photo.name}: {note}")
     for _, reason in summary.failed:

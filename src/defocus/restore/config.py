@@ -7,7 +7,9 @@ loader workers, for example, is no part of it.
 
 from __future__ import annotations
 
+import math
 import tomllib
+from bisect import bisect_right
 from collections.abc import Sequence
 from importlib.resources import files
 from itertools import pairwise
@@ -96,7 +98,13 @@ class Optimizer(_Table):
 
 
 class Schedule(_Table):
-    """The learning rate over the steps; see steps.py."""
+    """The learning rate r over T steps, as a function of the step alone: see `TrainConfig.rate_at`.
+
+    Cosine: r from the first step; from step cT on  floor + (r − floor)·(1 + cos π(t − cT)/(T − cT))/2.
+    Steps: r·factor of the last milestone that has passed.
+    Both rise evenly from 0 over the first part `warmup` of the steps. torch's schedulers are chains whose next rate
+    follows from the last one: after a change of `steps` a resumed training would leave the curve.
+    """
 
     kind: Literal["cosine", "steps", "constant"] = "cosine"
     warmup: Part = 0.0  # part of the steps over which the rate rises
@@ -207,6 +215,23 @@ class TrainConfig(_Table):
             return (TrainStage(start=0.0, crop=self.crop, batch=self.batch, accumulate=self.accumulate),)
         return tuple(s.model_copy(update={"accumulate": s.accumulate or self.accumulate}) for s in self.progressive)
 
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        schedule, rate = self.schedule, self.optimizer.rate
+        if schedule.kind == "cosine":
+            begin = schedule.constant * self.steps
+            part = max(0.0, step - begin) / (self.steps - begin)
+            rate = schedule.floor + (rate - schedule.floor) * 0.5 * (1.0 + math.cos(math.pi * part))
+        elif schedule.kind == "steps":
+            rate *= (1.0, *schedule.factors)[bisect_right(self.milestone_steps, step)]
+        rise = round(schedule.warmup * self.steps)
+        return rate * min(1.0, (step + 1) / rise) if rise else rate
+
+    @property
+    def milestone_steps(self) -> list[int]:
+        """First step of each factor of the learning rate."""
+        return [round(part * self.steps) for part in self.schedule.milestones]
+
     @classmethod
     def from_toml(cls, source: str | Path, changes: Sequence[str] = ()) -> TrainConfig:
         """Settings of a file or of a recipe's name; `changes` such as "steps=1000" or "model.size=small" come last.
@@ -214,7 +239,11 @@ class TrainConfig(_Table):
         Folders and plans are relative to the file, in `changes` to the working folder. Raises `ConfigError` that names
         the key.
         """
-        table, file = _read(source)
+        is_file = isinstance(source, Path) or source.endswith(".toml") or Path(source).is_file()
+        file = Path(source) if is_file else None
+        table = {"recipe": source} if file is None else _anchored(read_toml(file, ConfigError), file.resolve().parent)
+        if (recipe := table.pop("recipe", None)) is not None:
+            table = merged(tomllib.loads(recipe_text(str(recipe))), table)
         for change in changes:
             table = merged(table, _anchored(parse_change(change), Path.cwd()))
         return validated(cls, table, ConfigError, file)
@@ -279,15 +308,6 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         old = table.get(key)
         table[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return table
-
-
-def _read(source: str | Path) -> tuple[dict[str, Any], Path | None]:
-    path = Path(source)
-    if isinstance(source, str) and path.suffix != ".toml" and not path.is_file():
-        return tomllib.loads(recipe_text(source)), None
-    table = _anchored(read_toml(path, ConfigError), path.resolve().parent)
-    recipe = table.pop("recipe", None)
-    return (table if recipe is None else merged(tomllib.loads(recipe_text(str(recipe))), table)), path
 
 
 def _anchored(table: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 Both are map-style: item `index` is a pure function of the seed, the epoch and the index, whichever process asks, so
 that any sampler and any number of workers give the same items. Pictures are float32 [3, rows, cols], display values
 from 0 to 1. `set_epoch` reaches workers that are running, as persistent ones do. A training asks for `batch`, whole
-pictures as they are stored, and cuts them itself.
+pictures as they are stored, and cuts them itself; it may have them decoded once (`DecodedPairs`).
+
+As tensors, 8 bits are kept as they are; where one picture has 16, all have (v·257 of 8 bits is the same colour), as the
+int16 of the same bits, since PyTorch indexes no uint16 on a GPU.
 """
 
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,19 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Shaped
 
-from ..errors import DatasetError, DefocusError, MissingExtraError
+from ..errors import DatasetError, DefocusError, TrainingError
 from ..files.pair_folders import AT_ONCE, THREADS, PairReader, find_pairs, identity
 from ..files.pictures import decode_picture
 from ..files.randomness import generator
 from ..synth.plan import PlanLike, SplitName
-
-try:
-    import torch
-    from torch.utils.data import Dataset
-except ModuleNotFoundError as error:
-    raise MissingExtraError("data sets for PyTorch", "train") from error
-
-from .decoded import DecodedPairs
+from ._torch import Dataset, Tensor, torch
 
 if TYPE_CHECKING:  # whoever reads folders alone needs no JAX
     from ..synth.on_demand import BlurLevels
@@ -37,11 +34,37 @@ if TYPE_CHECKING:  # whoever reads folders alone needs no JAX
 Item = dict[str, Any]  # "input" and "target", with dual pixels "left" and "right", all tensors; "id", text
 Values = Shaped[np.ndarray, "rows cols 3"]  # whole numbers of 8 or 16 bits
 Pair = tuple[Values, Values]  # blurred and sharp
+Batch = tuple[Tensor, Tensor]  # input and target: whole numbers [pairs, rows, cols, 3], or display values [pairs, 3, …]
 Report = Callable[[str, int, int], None]  # a stage, how many are done, how many there are
 ITEM_NAMES = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+def as_display(values: Tensor) -> Tensor:
+    """float32 display values 0..1 [batch, 3, rows, cols] of whole numbers [batch, rows, cols, 3] as they are kept;
+    display values stay what they are."""
+    if values.dtype == torch.float32:
+        return values
+    if values.dtype == torch.uint8:
+        return values.to(torch.float32).div_(255.0).permute(0, 3, 1, 2)
+    return (values.to(torch.int32) & 0xFFFF).to(torch.float32).div_(65535.0).permute(0, 3, 1, 2)
+
+
+def stacked(pairs: Sequence[Pair]) -> Batch:
+    """Pairs of one size as two tensors [pairs, rows, cols, 3] of the whole numbers that are kept."""
+    bits = max(8 * values.dtype.itemsize for pair in pairs for values in pair)
+    blurred, sharp = (torch.stack([_whole_numbers(pair[side], bits) for pair in pairs]) for side in (0, 1))
+    return blurred, sharp
+
+
+def _whole_numbers(values: Values, bits: int) -> Tensor:
+    """A copy as it is kept: uint8, or the int16 of the bits of uint16."""
+    if values.dtype == np.uint8 and bits == 8:
+        return torch.from_numpy(np.array(values, order="C"))
+    deep = values if values.dtype == np.uint16 else values.astype(np.uint16) * np.uint16(257)
+    return torch.from_numpy(np.array(deep, order="C").view(np.int16))
 
 
 class CropView(NamedTuple):
@@ -59,10 +82,7 @@ class CropView(NamedTuple):
     def of(self, picture: Values) -> Shaped[np.ndarray, "view_rows view_cols 3"]:
         """This view of a picture; nothing is copied."""
         part = picture[self.top : self.top + self.rows, self.left : self.left + self.cols]
-        if self.mirrored:
-            part = part[:, ::-1]
-        if self.flipped:
-            part = part[::-1]
+        part = part[:: -1 if self.flipped else 1, :: -1 if self.mirrored else 1]
         return part.swapaxes(0, 1) if self.turned else part
 
 
@@ -83,7 +103,35 @@ def draw_view(
     return CropView(top, left, rows, cols, mirrored, flipped, turned)
 
 
-class PairDataset(Dataset[Item]):
+class PairSource(Dataset[Item]):
+    """So many pairs for each epoch."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        # A number that all processes see that the data set is sent to.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def set_epoch(self, epoch: int) -> None:
+        """Give other pairs, or other crops and flips of them, from now on."""
+        self._epoch.fill_(epoch)
+
+    @abstractmethod
+    def name(self, index: int, epoch: int = 0) -> str:
+        """Name of a pair, for messages."""
+
+    @abstractmethod
+    def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
+        """Blurred and sharp pictures of some pairs of an epoch, whole, as they are stored."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """A text that changes with the pairs."""
+
+
+class PairDataset(PairSource):
     """The pairs of one split of a folder that `defocus synth run` made, in any layout, or of a DPDD-like one.
 
     `crop`: a random square of so many pixels; `augment`: random flips; `turn`: random quarter turns. Where there are
@@ -105,22 +153,14 @@ class PairDataset(Dataset[Item]):
             raise DatasetError(f"a crop of {crop} pixels; expected 1 or more")
         self.folder, self.split = str(folder), split
         store, self.pairs = find_pairs(folder, split)
+        super().__init__(len(self.pairs))
         self._reader = PairReader(store)
         self._crop, self._augment, self._turn, self._seed = crop, augment, turn, seed
         if turn and any("left" in pair.pictures for pair in self.pairs):
             raise DatasetError("pairs with dual-pixel views cannot be turned by a quarter", file=folder)
-        self._epoch = _shared_number()
-        self.decoded: DecodedPairs | None = None
 
     def __repr__(self) -> str:
         return f"PairDataset({self.folder!r}, {self.split!r}: {len(self)} pairs)"
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose other crops and flips."""
-        self._epoch.fill_(epoch)
 
     def __getitem__(self, index: int) -> Item:
         pictures, name = self.pictures(index), self.pairs[index].id
@@ -132,8 +172,9 @@ class PairDataset(Dataset[Item]):
 
     def pictures(self, index: int, roles: Sequence[str] = ()) -> dict[str, Values]:
         """The pictures of a pair as they are in the folder, by role ("blurred", "sharp", ...), all unless `roles`."""
-        files = self.pairs[index].pictures
-        pictures = {role: self._decode(files[role]) for role in roles or files}
+        files, reader = self.pairs[index].pictures, self._reader
+        files = {role: files[role] for role in roles} if roles else files
+        pictures = {role: decode_picture(reader.read(file), reader.place(file)) for role, file in files.items()}
         for role, picture in pictures.items():
             self._check_alike(index, role, pictures["blurred"].shape, picture.shape)
         return pictures
@@ -144,16 +185,21 @@ class PairDataset(Dataset[Item]):
 
     def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
         """Blurred and sharp pictures of some pairs, as they are in the folder; in every epoch the same."""
-        if self.decoded is not None:
-            return [self.decoded.pair(index) for index in indices]
         pictures = (self.pictures(index, ("blurred", "sharp")) for index in indices)
         return [(one["blurred"], one["sharp"]) for one in pictures]
 
-    def decode(self, device: torch.device, report: Report | None = None) -> None:
-        """Decode all pairs now and keep them on a device; on the CPU loader workers share them."""
-        pairs = in_threads(lambda index: self.batch([index])[0], range(len(self)))
-        sizes = list(in_threads(self._size, range(len(self)), AT_ONCE))
-        self.decoded = DecodedPairs(pairs, sizes, device, report)
+    def sizes(self, indices: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Rows, columns and bits of both pictures of some pairs, without decoding them. Raises `DatasetError` where
+        they differ in size."""
+
+        def size(index: int) -> tuple[int, int, int]:
+            files = self.pairs[index].pictures
+            blurred, sharp = (self._reader.size(files[role]) for role in ("blurred", "sharp"))
+            self._check_alike(index, "sharp", blurred[:2], sharp[:2])
+            return *blurred[:2], max(blurred[2], sharp[2])
+
+        self._reader.prepare([picture for pair in self.pairs for picture in pair.pictures.values()])
+        return in_threads(size, indices, AT_ONCE)
 
     def check_sizes(self, indices: Sequence[int], least_px: int, need: str, report: Report | None = None) -> None:
         """Raise `DatasetError` for a pair whose pictures are none, differ in size, or are less than `least_px` high or
@@ -164,11 +210,8 @@ class PairDataset(Dataset[Item]):
         """
         if not self._reader.is_local:
             return
-        self._reader.prepare([picture for pair in self.pairs for picture in pair.pictures.values()])
         small = []
-        for done, (index, (rows, cols, _)) in enumerate(
-            zip(indices, in_threads(self._size, indices, AT_ONCE), strict=True), 1
-        ):
+        for done, (index, (rows, cols, _)) in enumerate(zip(indices, self.sizes(indices), strict=True), 1):
             if min(rows, cols) < least_px:
                 small.append((min(rows, cols), index, f"{cols}×{rows}"))
             if report is not None and (done % AT_ONCE == 0 or done == len(indices)):
@@ -185,16 +228,6 @@ class PairDataset(Dataset[Item]):
         """A text that changes with the pairs: see `pair_folders.identity`."""
         return identity(self._reader, self.pairs)
 
-    def _decode(self, file: Any) -> Values:
-        return decode_picture(self._reader.read(file), self._reader.place(file))
-
-    def _size(self, index: int) -> tuple[int, int, int]:
-        """Rows, columns and bits of both pictures of a pair, without decoding them."""
-        files = self.pairs[index].pictures
-        blurred, sharp = (self._reader.size(files[role]) for role in ("blurred", "sharp"))
-        self._check_alike(index, "sharp", blurred[:2], sharp[:2])
-        return *blurred[:2], max(blurred[2], sharp[2])
-
     def _check_alike(self, index: int, role: str, blurred: tuple[int, ...], other: tuple[int, ...]) -> None:
         if blurred != other:
             sizes = " and ".join(f"{size[1]}×{size[0]}" for size in (blurred, other))
@@ -202,7 +235,72 @@ class PairDataset(Dataset[Item]):
             raise DatasetError(f"the blurred and the {role} picture have {sizes} pixels", file=file)
 
 
-class OnTheFlyDataset(Dataset[Item]):
+class DecodedPairs:
+    """The pairs of a folder decoded once, on a device; on the CPU in memory that loader workers share.
+
+    The pixels of picture n are the rows `starts[n]` to `starts[n + 1]` of a tensor [pixels, 3]; pictures may differ in
+    size. On a GPU, crops are cut and turned for a whole batch at once.
+    """
+
+    def __init__(self, source: PairDataset, device: torch.device, report: Report | None = None) -> None:
+        numbers = range(len(source))
+        sizes = list(source.sizes(numbers))
+        self.name, self.sizes, self._device = source.name, [size[:2] for size in sizes], device
+        self._bits = max(bits for *_, bits in sizes)
+        self._starts = [int(start) for start in np.cumsum([0, *(rows * cols for rows, cols in self.sizes)])]
+        self._sides = (self._room(), self._room())  # blurred and sharp
+        for number, (pair,) in enumerate(in_threads(lambda number: source.batch([number]), numbers)):
+            for side, values in zip(self._sides, pair, strict=True):
+                self._rows(side, number).copy_(_whole_numbers(values, self._bits).reshape(-1, 3))
+            if report is not None:
+                report("decoding pairs", number + 1, len(source))
+        self._table = torch.tensor([[start, cols] for start, (_, cols) in zip(self._starts, self.sizes, strict=False)])
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
+        """Blurred and sharp pictures of some pairs in memory; of 16 bits where any has as many."""
+        kind, pairs = np.uint8 if self._bits == 8 else np.uint16, []
+        for index in indices:
+            size = (*self.sizes[index], 3)
+            blurred, sharp = (self._rows(side, index).numpy().view(kind).reshape(size) for side in self._sides)
+            pairs.append((blurred, sharp))
+        return pairs
+
+    def crops(self, numbers: Sequence[int], views: Sequence[CropView]) -> Batch:
+        """Views of pairs, all of one size, as display values [batch, 3, rows, cols] on the device."""
+        rows, cols = views[0].rows, views[0].cols
+        table = torch.cat((self._table[torch.tensor(numbers)], torch.tensor(views, dtype=torch.int64)), 1)
+        start, width, top, left, _, _, mirrored, flipped, turned = (
+            column[:, None, None] for column in table.to(self._device, non_blocking=True).unbind(1)
+        )
+        i = torch.arange(rows, device=self._device)[None, :, None]
+        j = torch.arange(cols, device=self._device)[None, None, :]
+        # Where each pixel comes from: the steps of `CropView.of`, backwards.
+        a, b = torch.where(turned > 0, j, i), torch.where(turned > 0, i, j)
+        a = torch.where(flipped > 0, rows - 1 - a, a)
+        b = torch.where(mirrored > 0, cols - 1 - b, b)
+        source = start + (top + a) * width + left + b
+        return as_display(self._sides[0][source]), as_display(self._sides[1][source])
+
+    def _rows(self, side: Tensor, number: int) -> Tensor:
+        return side[self._starts[number] : self._starts[number + 1]]
+
+    def _room(self) -> Tensor:
+        kind = torch.uint8 if self._bits == 8 else torch.int16
+        try:
+            room = torch.empty((self._starts[-1], 3), dtype=kind, device=self._device)
+            return room.share_memory_() if self._device.type == "cpu" else room
+        except (RuntimeError, MemoryError) as error:
+            size = 2 * self._starts[-1] * 3 * self._bits / 8e9
+            raise TrainingError(
+                f"{len(self.sizes)} pairs take {size:.1f} GB of {self._device.type} memory, which cannot be had: "
+                'choose another data.cache ("no", "memory", "device")'
+            ) from error
+
+
+class OnTheFlyDataset(PairSource):
     """`length` pairs for each epoch, made when they are asked for; `plan` is a plan, its settings, or a plan file.
 
     `seed` (the plan's by default) decides what is drawn, not which photographs and lenses belong to the split. `blur`
@@ -228,9 +326,8 @@ class OnTheFlyDataset(Dataset[Item]):
             raise DatasetError(f"a length of {length} pairs; expected 1 or more")
         from ..synth.on_demand import OnDemandPairs
 
-        self._length = length
+        super().__init__(length)
         self._maker = OnDemandPairs(plan, split, seed=seed, blur=blur, cache_size=kept)
-        self._epoch = _shared_number()
         self._process = os.getpid()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -238,14 +335,7 @@ class OnTheFlyDataset(Dataset[Item]):
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        return f"OnTheFlyDataset({self._maker.plan.name!r}, {self._maker.split!r}: {self._length} pairs an epoch)"
-
-    def __len__(self) -> int:
-        return self._length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make other pairs from now on."""
-        self._epoch.fill_(epoch)
+        return f"OnTheFlyDataset({self._maker.plan.name!r}, {self._maker.split!r}: {len(self)} pairs an epoch)"
 
     def __getitem__(self, index: int) -> Item:
         return self.__getitems__([index])[0]
@@ -264,7 +354,7 @@ class OnTheFlyDataset(Dataset[Item]):
 
     def identity(self) -> str:
         """A text that changes with the plan, with the pairs of an epoch, and with what lies in the plan's folders."""
-        return "\n".join([f"{self._maker.plan.fingerprint} {self._length}", *self._maker.material()])
+        return "\n".join([f"{self._maker.plan.fingerprint} {len(self)}", *self._maker.material()])
 
     def _pictures(self, indices: Sequence[int], epoch: int) -> list[tuple[str, dict[str, Values]]]:
         if os.getpid() != self._process:  # never pickled on its way here
@@ -273,9 +363,9 @@ class OnTheFlyDataset(Dataset[Item]):
                 'multiprocessing_context="spawn" (or "forkserver")'
             )
         for index in indices:
-            if not -self._length <= index < self._length:
-                raise IndexError(f"pair {index} of {self._length}")
-        pairs = self._maker.pairs([index % self._length for index in indices], epoch)
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"pair {index} of {len(self)}")
+        pairs = self._maker.pairs([index % len(self) for index in indices], epoch)
         return [(pair.recipe.id, {str(role): p for role, p in pair.pictures.items()}) for pair in pairs]
 
 
@@ -291,14 +381,5 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item], at_once
 
 
 def _item(pictures: dict[str, Values], name: str) -> Item:
-    return {ITEM_NAMES[role]: _tensor(values) for role, values in pictures.items()} | {"id": name}
-
-
-def _tensor(values: Values) -> torch.Tensor:
-    top = np.float32(np.iinfo(values.dtype).max)
-    return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1), np.float32) / top)
-
-
-def _shared_number() -> torch.Tensor:
-    """A number that all processes see that the data set is sent to."""
-    return torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+    tensors = {ITEM_NAMES[role]: _whole_numbers(values, 8 * values.itemsize) for role, values in pictures.items()}
+    return {key: as_display(values[None])[0].contiguous() for key, values in tensors.items()} | {"id": name}

@@ -1,23 +1,34 @@
 """Photographs through a restoration network: which files, where the results go, and one after the other.
 
 A result is written whole or not at all, so a name that is there is done: the same command goes on where it was stopped.
-What was made by other weights or settings, or of another photograph, is refused (`made_by.py`). A photograph that
-cannot be restored is told, and the others go on.
+A photograph that cannot be restored is told, and the others go on.
+
+A hidden journal in the folder of results, `.defocus.jsonl`, has for each one a sum of the weights and the settings that
+decide its pixels, the photograph's size, time and sum, and the sum of the result itself. What was made by other weights
+or settings, or of another photograph, is refused; only what is still as we made it is replaced, and only when asked. A
+line is written before its result, and an older result is removed before that: a file that is there was made by what its
+last line says. A photograph of the same size and time is taken for the same; its bytes are read only where the time
+differs, so that a thousand results are skipped without reading their photographs.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DefocusError, MissingExtraError, PhotoError
+from ..errors import DefocusError, PhotoError
 from ..files.exif import Metadata, metadata_of, read_metadata
+from ..files.journal import Journal
+from ..files.ownership import file_sum
 from ..files.pictures import (
     FORMATS,
     KINDS,
@@ -29,14 +40,14 @@ from ..files.pictures import (
     read_picture,
     stored_bits,
 )
-from ..files.stores import write_file
-from .made_by import MadeBy, photo_state
+from ..files.settings import settings_difference
+from ..files.stores import open_store, write_file
+from ._torch import nn, torch
 from .tiles import deblur
 
-try:
-    import torch
-except ModuleNotFoundError as error:
-    raise MissingExtraError("deblurring photographs", "train") from error
+LINES = ".defocus.jsonl"
+ADVICE = "--overwrite makes it anew, or take another folder"
+SUM_LENGTH = 32  # of a sum in the journal
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,81 @@ class DeblurSummary:
     failed: list[tuple[Path, str]] = field(default_factory=list)  # photographs, and why
     notes: list[tuple[Path, str]] = field(default_factory=list)
     seconds: float = 0.0
+
+
+class Results:
+    """A folder of results, and `by` what this run makes them. Raises `DatasetError` if nothing can be written there."""
+
+    def __init__(self, folder: str | Path, by: Mapping[str, Any]) -> None:
+        self.folder = Path(folder).absolute()
+        open_store(self.folder).check_writable()
+        self.by = json.loads(json.dumps(dict(by), default=str))
+        self._journal = Journal(self.folder / LINES, "result")
+
+    def check(self, jobs: Iterable[DeblurJob], *, overwrite: bool) -> None:
+        """Raise `PhotoError` for a result that is there and may not be: not skipped, or with `overwrite` not replaced.
+
+        That is one that we did not make or that was changed since; and one made in another way, or of another
+        photograph.
+        """
+        for job in jobs:
+            if not os.path.lexists(job.out):
+                continue
+            entry = self._journal.get(self._name(job.out)) or {}
+            if not isinstance(entry.get("by"), dict):
+                raise PhotoError("is there already, and nothing tells what made it: move it away", file=job.out)
+            if overwrite:
+                self._check_ours(job.out)
+                continue
+            if entry["by"] != self.by:
+                others = settings_difference(entry["by"], self.by)
+                way = "other weights" if entry["by"].get("weights") != self.by.get("weights") else "; ".join(others)
+                raise PhotoError(f"was made with {way}: {ADVICE}", file=job.out)
+            if isinstance(entry.get("of"), dict):  # older versions did not tell
+                self._check_photo(job, entry)
+
+    def write(self, job: DeblurJob, data: bytes, of: Mapping[str, Any]) -> None:
+        """Write a result, in place of an older one of ours; `of`: the photograph's state, as `photo_state` says it."""
+        if os.path.lexists(job.out):
+            self._check_ours(job.out)
+            job.out.unlink()
+        self._journal.write(self._name(job.out), by=self.by, of=of, sum=sha256(data).hexdigest()[:SUM_LENGTH])
+        write_file(job.out, data)
+
+    def _check_ours(self, result: Path) -> None:
+        entry = self._journal.get(self._name(result)) or {}
+        if result.is_symlink() or not result.is_file() or file_sum(result)[:SUM_LENGTH] != entry.get("sum"):
+            raise PhotoError("is not what was made here, and is left as it is: move it away", file=result)
+
+    def _check_photo(self, job: DeblurJob, entry: Mapping[str, Any]) -> None:
+        before, now = entry["of"], _size_and_time(job.photo)
+        if now.items() <= before.items():
+            return
+        if now["bytes"] != before.get("bytes") or file_sum(job.photo)[:SUM_LENGTH] != before.get("sum"):
+            raise PhotoError(
+                f"was made of another photograph than {job.photo} is now: remove this result to make it alone anew; "
+                "--overwrite makes all anew, or take another folder",
+                file=job.out,
+            )
+        # Copied or touched: its bytes need not be read again.
+        about = {key: value for key, value in entry.items() if key not in ("result", "of")}
+        self._journal.write(self._name(job.out), of={**before, **now}, **about)
+
+    def _name(self, result: Path) -> str:
+        return result.absolute().relative_to(self.folder).as_posix()
+
+
+def photo_state(photo: Path) -> dict[str, Any]:
+    """A photograph's file as it is: bytes, mtime_ns and the sum of its bytes. Raises `FileError` if unreadable."""
+    return {**_size_and_time(photo), "sum": file_sum(photo)[:SUM_LENGTH]}
+
+
+def _size_and_time(photo: Path) -> dict[str, int]:
+    try:
+        status = photo.stat()
+    except OSError as error:
+        raise PhotoError(f"cannot be read: {error.strerror}", file=photo) from error
+    return {"bytes": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
 def choose_device(name: str) -> str:
@@ -120,14 +206,16 @@ def plan_jobs(
     if out.is_file():
         raise PhotoError("is a file; results go to a folder", file=out)
     inside = source.is_dir() and source.resolve() in out.resolve().parents
+    photos = find_photos(source, recursive=recursive, without=out if inside else None)
+    originals = {photo.resolve() for photo in photos}
     jobs: dict[Path, DeblurJob] = {}
-    for photo in find_photos(source, recursive=recursive, without=out if inside else None):
+    for photo in photos:
         own = KINDS.get(photo.suffix.lower())
         target_kind = kind or ("png" if own is None or (own == "jpg" and bits == 16) else own)
         name = photo.relative_to(source) if source.is_dir() else Path(photo.name)
         target = out / (name if target_kind == own else name.with_suffix(f".{target_kind}"))
-        if target.resolve() == photo.resolve():
-            raise PhotoError("the result would take the photograph's place; choose another folder", file=photo)
+        if target.resolve() in originals:
+            raise PhotoError("a result would take this photograph's place; choose another folder", file=target)
         if target in jobs:
             raise PhotoError(f"and {jobs[target].photo.name} would both become {target.name}", file=photo)
         jobs[target] = DeblurJob(photo, target, 8 if target_kind == "jpg" else bits)
@@ -150,15 +238,14 @@ def read_for_restoring(photo: Path) -> tuple[Float[np.ndarray, "h w 3"], Metadat
 
 
 def deblur_photo(
-    model: torch.nn.Module,
+    model: nn.Module,
     job: DeblurJob,
     settings: TileSettings,
+    results: Results,
     progress: Callable[[int, int], Any] | None = None,
-    made_by: MadeBy | None = None,
 ) -> list[str]:
     """Restore one photograph and write the result; notes on what was changed or left out."""
-    # Before it is read: one that changes meanwhile is noticed.
-    of = photo_state(job.photo) if made_by is not None else None
+    of = photo_state(job.photo)  # before it is read: one that changes meanwhile is noticed
     image, metadata, bits, notes = read_for_restoring(job.photo)
     try:
         restored = deblur(model, image, **asdict(settings), progress=progress)
@@ -175,27 +262,25 @@ def deblur_photo(
         raise PhotoError(f"of what the network made, {error}; nothing was written", file=job.photo) from error
     del restored
     data, more = encoded(values, KINDS[job.out.suffix.lower()], metadata)
-    if made_by is not None and of is not None:
-        made_by.note(job.out, of)
-    write_file(job.out, data)
+    results.write(job, data, of)
     return notes + more
 
 
 def deblur_files(
-    model: torch.nn.Module,
+    model: nn.Module,
     jobs: Sequence[DeblurJob],
     settings: TileSettings,
+    results: Results,
     *,
     overwrite: bool = False,
-    made_by: MadeBy | None = None,
     progress: Callable[[str, float], Any] | None = None,
 ) -> DeblurSummary:
-    """Restore photographs, one after the other. `progress` is called with a name and the part of all that is done.
+    """Restore photographs, one after the other, into a folder of `results`.
 
-    With `made_by`, results that are there and were made by something else raise `PhotoError` before any work.
+    `progress` is called with a name and the part of all that is done. Files in the place of results that are not ours,
+    or were made by something else, raise `PhotoError` before any work.
     """
-    if made_by is not None and not overwrite:
-        made_by.check((job.out, job.photo) for job in jobs)
+    results.check(jobs, overwrite=overwrite)
     summary = DeblurSummary()
     start = time.perf_counter()
     model = model.to(settings.device).eval()
@@ -210,7 +295,7 @@ def deblur_files(
 
         report(0, 1)
         try:
-            notes = deblur_photo(model, job, settings, report, made_by)
+            notes = deblur_photo(model, job, settings, results, report)
         except (DefocusError, OSError) as error:
             summary.failed.append((job.photo, str(error)))
         except Exception as error:  # a fault of ours in one photograph shall not cost the others

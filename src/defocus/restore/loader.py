@@ -1,27 +1,171 @@
-"""The pairs of each step, on the device: read and cut by loader workers, or cut there from decoded pairs.
+"""The batch of a step: which pairs, cut how, on the device.
 
-A worker makes a whole part of a batch, so that with any number of them the same pairs come in the same order. Pictures
-travel as whole numbers, a quarter of the bytes, and become display values on the device.
+A step is a pure function of the seed and its number: the sizes of batch and crops, its pairs, and their blur where they
+are made on the way. A training that goes on at step s, on any number of processes, therefore asks for what it would
+have asked for. All pairs are seen once before any is seen again, in a new order each time. With several folders a round
+has as many places as there are pairs, shared out by weight and shuffled; each folder fills its places with its own
+pairs in order.
+
+Pairs are read and cut by loader workers, or cut on the device from decoded ones. A worker makes a whole part of a
+batch, so that with any number of them the same pairs come in the same order. Pictures travel as whole numbers, a
+quarter of the bytes, and become display values on the device.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-import torch
-from torch.utils.data import DataLoader, Dataset
+import numpy as np
+from jaxtyping import Int
 
 from ..errors import ConfigError, DefocusError, TrainingError
 from ..files.randomness import generator
-from ..synth.plan import load_plan
-from .config import TrainConfig
-from .data import CropView, OnTheFlyDataset, Pair, PairDataset, Report, draw_view
-from .decoded import Batch, as_display, stacked
-from .steps import Batches, PairRequest, Stages, blur_curriculum
+from ..synth.plan import Blur, load_plan
+from ._torch import DataLoader, Dataset, torch
+from .config import TrainConfig, TrainStage
+from .data import (
+    Batch,
+    CropView,
+    DecodedPairs,
+    OnTheFlyDataset,
+    Pair,
+    PairDataset,
+    PairSource,
+    Report,
+    as_display,
+    draw_view,
+    stacked,
+)
 
-PairSource = PairDataset | OnTheFlyDataset
+Numbers = Int[np.ndarray, "n"]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Sizes of batches and crops over the steps."""
+
+    stages: tuple[TrainStage, ...]
+    starts: tuple[int, ...]  # first step of each stage
+    pairs: tuple[int, ...]  # of all steps before it
+
+    @staticmethod
+    def of(config: TrainConfig) -> Stages:
+        starts = tuple(round(stage.start * config.steps) for stage in config.stages)
+        pairs = [0]
+        for stage, (first, end) in zip(config.stages, pairwise(starts), strict=False):
+            pairs.append(pairs[-1] + stage.batch * (end - first))
+        return Stages(config.stages, starts, tuple(pairs))
+
+    def at(self, step: int) -> TrainStage:
+        return self.stages[bisect_right(self.starts, step) - 1]
+
+    def pairs_before(self, step: int) -> int:
+        """Number of pairs of all steps before this one."""
+        number = bisect_right(self.starts, step) - 1
+        return self.pairs[number] + self.stages[number].batch * (step - self.starts[number])
+
+
+class PairRequest(NamedTuple):
+    """A pair of one of the sources, for the `epoch`-th time (from 0)."""
+
+    source: int
+    number: int
+    epoch: int
+
+
+class Batches:
+    """The pairs of every step. `sizes`: pairs of each source; `weights`: their shares, by default the sizes."""
+
+    def __init__(self, seed: int, sizes: Sequence[int], stages: Stages, weights: Sequence[float] = ()) -> None:
+        self._seed, self._sizes, self._stages = seed, tuple(sizes), stages
+        self._places = _shares(sum(sizes), tuple(weights) or tuple(map(float, sizes)))
+
+    def of_step(self, step: int) -> list[PairRequest]:
+        """All pairs of a step, those of all processes."""
+        first = self._stages.pairs_before(step)
+        return [self._request(place) for place in range(first, first + self._stages.at(step).batch)]
+
+    def share(self, step: int, part: int, process: int, processes: int) -> list[PairRequest]:
+        """Pairs that one process takes in one of the parts of a step."""
+        stage = self._stages.at(step)
+        size = stage.batch // (stage.parts * processes)
+        first = (process * stage.parts + part) * size
+        return self.of_step(step)[first : first + size]
+
+    def _request(self, place: int) -> PairRequest:
+        number, rest = divmod(place, sum(self._places))
+        sources, ranks = _round(self._seed, self._places, number)
+        source = int(sources[rest])
+        epoch, rank = divmod(number * self._places[source] + int(ranks[rest]), self._sizes[source])
+        return PairRequest(source, int(_order(self._seed, source, epoch, self._sizes[source])[rank]), epoch)
+
+
+@lru_cache(maxsize=16)
+def _round(seed: int, places: tuple[int, ...], number: int) -> tuple[Numbers, Numbers]:
+    """For each place of a round its source, and how many places the source had before."""
+    sources = np.repeat(np.arange(len(places)), places)
+    if len(places) > 1:
+        sources = generator(seed, "folders", number).permutation(sources)
+    ranks = np.empty_like(sources)
+    for source, count in enumerate(places):
+        ranks[sources == source] = np.arange(count)
+    return sources, ranks
+
+
+@lru_cache(maxsize=16)
+def _order(seed: int, source: int, epoch: int, size: int) -> Numbers:
+    return generator(seed, "order", source, epoch).permutation(size)
+
+
+def _shares(total: int, weights: tuple[float, ...]) -> tuple[int, ...]:
+    """Whole numbers in proportion to the weights that sum to `total`, by largest remainders; one at least."""
+    exact = [total * weight / sum(weights) for weight in weights]
+    places = [max(1, int(share)) for share in exact]
+    by_rest = sorted(range(len(exact)), key=lambda n: places[n] - exact[n])
+    for n in by_rest[: max(0, total - sum(places))]:
+        places[n] += 1
+    return tuple(places)
+
+
+@dataclass(frozen=True)
+class BlurCurriculum:
+    """Blur levels of each epoch of pairs that are made on the way. Can be pickled, as loader workers need.
+
+    The data know epochs, the settings parts of all steps: an epoch belongs to the lesson in which its first pair is
+    seen.
+    """
+
+    first_epochs: tuple[int, ...]
+    levels: tuple[Blur, ...]
+
+    def __call__(self, epoch: int) -> Blur:
+        return self.levels[bisect_right(self.first_epochs, epoch) - 1]
+
+    @staticmethod
+    def of(config: TrainConfig, proposals: int = 64) -> BlurCurriculum | None:
+        """The curriculum of the settings, None without lessons. Raises `ConfigError` for one shorter than an epoch."""
+        if not config.curriculum:
+            return None
+        stages, length = Stages.of(config), config.data.length
+        starts = [round(lesson.start * config.steps) for lesson in config.curriculum]
+        firsts = [-(-stages.pairs_before(step) // length) for step in (*starts, config.steps)]
+        levels = []
+        for lesson, (first, end) in zip(config.curriculum, pairwise(firsts), strict=True):
+            if first >= end:
+                raise ConfigError(
+                    f"the lesson of the curriculum that starts at {lesson.start:g} has no epoch of its own: an epoch "
+                    f"has {length} pairs; lower data.length"
+                )
+            low, high = lesson.blur_px
+            levels_px, weights = ((high,), (1.0,)) if low == 0.0 else ((low, high), (0.0, 1.0))
+            levels.append(Blur(levels_px=levels_px, weights=weights, proposals=proposals))
+        return BlurCurriculum(tuple(firsts[:-1]), tuple(levels))
 
 
 class TrainLoader(Dataset[Any]):
@@ -47,17 +191,19 @@ class TrainLoader(Dataset[Any]):
                     f"a batch of {stage.batch} pairs cannot be shared by {processes} processes in "
                     f"{stage.parts} equal parts each: change batch or accumulate"
                 )
-        self._sources = open_sources(config)
-        self.identity = fingerprint(self._sources)
-        self.pairs = sum(len(source) for source in self._sources)
-        self._batches = Batches(config.seed, [len(s) for s in self._sources], self.stages, config.data.weights)
+        sources = open_sources(config)
+        self.identity = fingerprint(sources)
+        sizes = [len(source) for source in sources]
+        self.pairs, self._batches = sum(sizes), Batches(config.seed, sizes, self.stages, config.data.weights)
+        self._sources: list[PairSource | DecodedPairs] = list(sources)
         crop = max(stage.crop for stage in config.stages)
-        folders = [source for source in self._sources if isinstance(source, PairDataset)]
-        for folder in folders:
-            need = f"a crop of {crop}: lower crop, or leave such pictures out"
-            folder.check_sizes(range(len(folder)), crop, need, report)
-        for folder in folders if config.data.cache != "no" else ():
-            folder.decode(device if config.data.cache == "device" else torch.device("cpu"), report)
+        for number, source in enumerate(sources):
+            if isinstance(source, PairDataset):
+                need = f"a crop of {crop}: lower crop, or leave such pictures out"
+                source.check_sizes(range(len(source)), crop, need, report)
+                if config.data.cache != "no":
+                    place = device if config.data.cache == "device" else torch.device("cpu")
+                    self._sources[number] = DecodedPairs(source, place, report)
 
     def names(self, step: int) -> list[str]:
         """Names of all pairs of a step."""
@@ -73,22 +219,18 @@ class TrainLoader(Dataset[Any]):
 
     def batches(self, first: int) -> Generator[Batch, None, None]:
         """The parts of all steps from `first` on, as display values on the device."""
-        if self._config.data.cache == "device":
-            for step, part in self._places(first):
-                yield self._cut_there(step, part)
-            return
-        data = self._config.data
+        data, steps = self._config.data, range(first, self._config.steps)
+        places = ((step, part) for step in steps for part in range(self.stages.at(step).parts))
+        workers = 0 if data.cache == "device" else data.workers
         # Workers live as long as the training. "spawn": JAX does not survive a fork, nor do threads that hold a lock.
-        options: dict[str, Any] = (
-            {"multiprocessing_context": "spawn", "prefetch_factor": data.prefetch} if data.workers else {}
-        )
+        options: dict[str, Any] = {"multiprocessing_context": "spawn", "prefetch_factor": data.prefetch}
         loader = DataLoader(
             self,
             batch_size=None,
-            sampler=self._places(first),
-            num_workers=data.workers,
-            pin_memory=self._device.type == "cuda",
-            **options,
+            sampler=places,
+            num_workers=workers,
+            pin_memory=self._device.type == "cuda" and data.cache != "device",
+            **(options if workers else {}),
         )
         try:
             for batch in loader:
@@ -111,42 +253,25 @@ class TrainLoader(Dataset[Any]):
         except DefocusError as error:
             return error
 
-    def _places(self, first: int) -> Iterator[tuple[int, int]]:
-        """Step and part, from a step on."""
-        for step in range(first, self._config.steps):
-            for part in range(self.stages.at(step).parts):
-                yield step, part
-
-    def _groups(self, step: int, part: int) -> dict[tuple[int, int], dict[int, PairRequest]]:
-        """By source and epoch: the requests of this process, by their places in the batch."""
-        groups: dict[tuple[int, int], dict[int, PairRequest]] = {}
+    def _cut(self, step: int, part: int) -> Batch:
+        """Whole numbers of the pairs of this process; those of one source and epoch are asked for in one go."""
+        crop, groups = self.stages.at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
         for place, request in enumerate(self._batches.share(step, part, *self._share)):
             groups.setdefault((request.source, request.epoch), {})[place] = request
-        return groups
-
-    def _cut(self, step: int, part: int) -> Batch:
-        """Whole numbers, cut from what the sources give."""
-        crop, pairs = self.stages.at(step).crop, dict[int, Pair]()
-        for (source, epoch), requests in self._groups(step, part).items():
-            whole = self._sources[source].batch([request.number for request in requests.values()], epoch)
-            for (place, request), (blurred, sharp) in zip(requests.items(), whole, strict=True):
+        pairs, batches = dict[int, Pair](), list[Batch]()
+        for (number, epoch), requests in groups.items():
+            source, numbers = self._sources[number], [request.number for request in requests.values()]
+            if self._config.data.cache == "device" and isinstance(source, DecodedPairs):
+                views = [self.view(request, source.sizes[request.number], crop) for request in requests.values()]
+                batches.append(source.crops(numbers, views))
+                continue
+            for (place, request), (blurred, sharp) in zip(requests.items(), source.batch(numbers, epoch), strict=True):
                 view = self.view(request, blurred.shape, crop)
                 pairs[place] = view.of(blurred), view.of(sharp)
-        return stacked([pairs[place] for place in sorted(pairs)])
-
-    def _cut_there(self, step: int, part: int) -> Batch:
-        """Display values, cut on the device from decoded pairs."""
-        crop, places, parts = self.stages.at(step).crop, list[int](), list[Batch]()
-        for (source, _), requests in self._groups(step, part).items():
-            decoded = self._sources[source].decoded
-            assert decoded is not None
-            views = [self.view(r, decoded.sizes[r.number], crop) for r in requests.values()]
-            parts.append(decoded.crops([request.number for request in requests.values()], views))
-            places += requests
-        if len(parts) == 1:
-            return parts[0]
-        order = torch.tensor(places).argsort().to(self._device)
-        blurred, sharp = (torch.cat([part[side] for part in parts])[order] for side in (0, 1))
+        if not batches:
+            return stacked([pairs[place] for place in sorted(pairs)])
+        order = torch.tensor([place for requests in groups.values() for place in requests]).argsort().to(self._device)
+        blurred, sharp = (torch.cat([batch[side] for batch in batches])[order] for side in (0, 1))
         return blurred, sharp
 
 
@@ -167,7 +292,7 @@ def open_sources(config: TrainConfig) -> list[PairSource]:
             "raise the plan's patch.size",
             file=data.plan,
         )
-    blur = blur_curriculum(config, plan.blur.proposals)
+    blur = BlurCurriculum.of(config, plan.blur.proposals)
     return [OnTheFlyDataset(plan, data.split, data.length, seed=config.seed, blur=blur, kept=data.kept)]
 
 

@@ -10,24 +10,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from ..errors import ConfigError, DefocusError, MissingExtraError, WeightsError
+from ..errors import ConfigError, DefocusError, WeightsError
 from ..files.settings import nearest_name, validated
-from .models import MODELS, nrknet
-from .models.blocks import full_precision, scales
-
-try:
-    import torch
-    import torch.nn.functional as F
-    from torch import Tensor
-except ModuleNotFoundError as error:
-    raise MissingExtraError("training", "train") from error
+from ._torch import F, Tensor, torch
+from .models.blocks import full_precision
+from .models.blocks import scales as picture_scales
+from .models.nrknet import NRKScales, inputs
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -35,11 +29,11 @@ if TYPE_CHECKING:
 OWN_LOSS = {"nrknet": "nrknet", "iniknet": "iniknet", "nafnet": "psnr", "restormer": "l1"}
 SCALE_WEIGHTS = (0.25, 0.5, 0.75, 1.0)  # NRKNet: of the three scales, coarse to fine, and of the final picture
 
-Number = Annotated[float, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0)]
+Terms = dict[str, tuple[float, Tensor]]  # by name, each with its weight
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):
     total: Tensor
     parts: dict[str, Tensor]  # without gradients
     output: Tensor  # the restored pictures, without gradients
@@ -50,13 +44,26 @@ class LossFunction(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    @abstractmethod
     def __call__(
         self,
         model: Callable[..., Any],
         image: Float[Tensor, "batch 3 rows cols"],
         target: Float[Tensor, "batch 3 rows cols"],
-    ) -> Loss: ...
+    ) -> Loss:
+        outputs, blurred = ([one.float() for one in tensors] for tensors in self.predictions(model, image, target))
+        with full_precision(image):
+            terms = self.terms(NRKScales(outputs, blurred), image.float(), target.float())
+            total = sum((weight * term for weight, term in terms.values()), torch.zeros((), device=image.device))
+        parts = {name: term.detach() for name, (_, term) in terms.items()}
+        return Loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]].detach())
+
+    def predictions(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> NRKScales:
+        """What the loss asks the network for: the restored picture, last of all `outputs`, and maybe more."""
+        return NRKScales([model(image)], [])
+
+    @abstractmethod
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        """The terms of the loss; everything is float32."""
 
 
 def build_loss(name: str, **options: Any) -> LossFunction:
@@ -70,60 +77,33 @@ def build_loss(name: str, **options: Any) -> LossFunction:
         raise DefocusError(f"loss {name}: {error}") from error
 
 
-def check_loss(loss: str, model: str) -> None:
-    """Raise `DefocusError` where the loss needs another network: two of them look at more than the picture."""
-    if loss in MODELS and loss != model:
-        others = ", ".join(name for name in LOSSES if name not in MODELS)
-        raise DefocusError(f"the loss {loss!r} is of {loss} alone; for {model} there are {others}")
+class MeanSquare(LossFunction):
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        return {"mse": (1.0, F.mse_loss(scales.outputs[0], target))}
 
 
-class PictureLoss(LossFunction):
-    """A loss of the restored picture alone: its mean `distance` from the sharp one, under the name `term`."""
-
-    term: ClassVar[str]
-
-    @abstractmethod
-    def distance(self, output: Tensor, target: Tensor) -> Tensor: ...
-
-    def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        output = model(image)
-        with full_precision(image):
-            total = self.distance(output.float(), target.float())
-        return _loss(total, {self.term: total}, output)
+class MeanAbsolute(LossFunction):
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        return {"l1": (1.0, F.l1_loss(scales.outputs[0], target))}
 
 
-class MeanSquare(PictureLoss):
-    term = "mse"
-
-    def distance(self, output: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(output, target)
-
-
-class MeanAbsolute(PictureLoss):
-    term = "l1"
-
-    def distance(self, output: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(output, target)
-
-
-class Charbonnier(PictureLoss):
+class Charbonnier(LossFunction):
     """√(d² + ε²): the absolute difference, rounded off near 0."""
 
-    term = "charbonnier"
-    epsilon: Number = 1e-3
+    epsilon: Weight = 1e-3
 
-    def distance(self, output: Tensor, target: Tensor) -> Tensor:
-        return ((output - target).square() + self.epsilon**2).sqrt().mean()
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        return {"charbonnier": (1.0, ((scales.outputs[0] - target).square() + self.epsilon**2).sqrt().mean())}
 
 
-class NegativePsnr(PictureLoss):
+class NegativePsnr(LossFunction):
     """−PSNR in dB, the mean over the pictures of a batch; ε is added to the mean square."""
 
-    term = "negative_psnr"
-    epsilon: Number = 1e-8
+    epsilon: Weight = 1e-8
 
-    def distance(self, output: Tensor, target: Tensor) -> Tensor:
-        return 10.0 * ((output - target).square().mean((1, 2, 3)) + self.epsilon).log10().mean()
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        squares = (scales.outputs[0] - target).square().mean((1, 2, 3))
+        return {"negative_psnr": (1.0, 10.0 * (squares + self.epsilon).log10().mean())}
 
 
 class NrkLoss(LossFunction):
@@ -133,22 +113,21 @@ class NrkLoss(LossFunction):
     input at that scale, and is compared with it.
     """
 
-    frequency: Number = 0.1
-    reblur: Number = 0.1
+    frequency: Weight = 0.1
+    reblur: Weight = 0.1
 
-    def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        outputs, blurred = (_floats(tensors) for tensors in model(image, target))
-        inputs = nrknet.inputs(image.float())
-        with full_precision(image):
-            targets = scales(target.float())
-            targets.append(targets[-1])
-            parts = {
-                "mse": _over_scales(F.mse_loss, outputs, targets, SCALE_WEIGHTS),
-                "frequency": _over_scales(frequency_distance, outputs, targets, SCALE_WEIGHTS),
-                "reblur": _over_scales(F.mse_loss, blurred, inputs, SCALE_WEIGHTS),  # which has no final picture
-            }
-        total = parts["mse"] + self.frequency * parts["frequency"] + self.reblur * parts["reblur"]
-        return _loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
+    def predictions(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> NRKScales:
+        return model(image, target)
+
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        targets = picture_scales(target)
+        targets.append(targets[-1])
+        return {
+            "mse": (1.0, _over_scales(F.mse_loss, scales.outputs, targets, SCALE_WEIGHTS)),
+            "frequency": (self.frequency, _over_scales(frequency_distance, scales.outputs, targets, SCALE_WEIGHTS)),
+            # Which has no final picture.
+            "reblur": (self.reblur, _over_scales(F.mse_loss, scales.blurred, inputs(image), SCALE_WEIGHTS)),
+        }
 
 
 class InikLoss(LossFunction):
@@ -157,8 +136,8 @@ class InikLoss(LossFunction):
     `lpips` names a file of LPIPS weights; without it they are looked for as `perceptual.Lpips.load` says.
     """
 
-    frequency: Number = 0.1
-    perceptual: Number = 0.1
+    frequency: Weight = 0.1
+    perceptual: Weight = 0.1
     lpips: Path | None = None
     _lpips: Any = PrivateAttr(None)
 
@@ -174,20 +153,20 @@ class InikLoss(LossFunction):
                     "the term out"
                 ) from error
 
-    def __call__(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> Loss:
-        outputs = _floats(model(image, True))
-        with full_precision(image):
-            targets = scales(target.float())
-            parts = {
-                "mse": _over_scales(F.mse_loss, outputs, targets),
-                "frequency": _over_scales(frequency_distance, outputs, targets),
-            }
-            total = parts["mse"] + self.frequency * parts["frequency"]
-            if self._lpips is not None:
-                network = self._lpips.to(image.device)
-                parts["perceptual"] = _over_scales(lambda a, b: network(a, b).mean(), outputs, targets)
-                total = total + self.perceptual * parts["perceptual"]
-        return _loss(total, parts, outputs[-1][..., : image.shape[-2], : image.shape[-1]])
+    def predictions(self, model: Callable[..., Any], image: Tensor, target: Tensor) -> NRKScales:
+        return NRKScales(model(image, True), [])
+
+    def terms(self, scales: NRKScales, image: Tensor, target: Tensor) -> Terms:
+        targets = picture_scales(target)
+        terms = {
+            "mse": (1.0, _over_scales(F.mse_loss, scales.outputs, targets)),
+            "frequency": (self.frequency, _over_scales(frequency_distance, scales.outputs, targets)),
+        }
+        if self._lpips is not None:
+            network = self._lpips.to(image.device)
+            distance = _over_scales(lambda a, b: network(a, b).mean(), scales.outputs, targets)
+            terms["perceptual"] = (self.perceptual, distance)
+        return terms
 
 
 LOSSES: dict[str, type[LossFunction]] = {
@@ -205,14 +184,6 @@ def frequency_distance(
 ) -> Float[Tensor, ""]:
     difference = torch.fft.fft2(output.float() - target.float())
     return difference.real.abs().mean() + difference.imag.abs().mean()
-
-
-def _loss(total: Tensor, parts: dict[str, Tensor], output: Tensor) -> Loss:
-    return Loss(total, {name: part.detach() for name, part in parts.items()}, output.detach())
-
-
-def _floats(tensors: Iterable[Tensor]) -> list[Tensor]:
-    return [tensor.float() for tensor in tensors]
 
 
 def _over_scales(

@@ -19,15 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DefocusError, FileError, MissingExtraError
-
-try:
-    import torch
-    from torch import Tensor, nn
-    from torch.nn import functional as F
-except ModuleNotFoundError as error:
-    raise MissingExtraError("LPIPS", "train") from error
-
+from ..errors import DefocusError, FileError
+from ._torch import F, Tensor, nn, torch
 from .models.checkpoints import fill, read_torch
 
 ENVIRONMENT = "DEFOCUS_LPIPS"

@@ -20,12 +20,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from ..errors import DefocusError, MissingExtraError
-
-try:
-    import torch
-except ModuleNotFoundError as error:
-    raise MissingExtraError("deblurring photographs", "train") from error
+from ..errors import DefocusError
+from ._torch import Tensor, nn, torch
 
 PRECISIONS = ("float32", "bf16")
 
@@ -34,7 +30,6 @@ PRECISIONS = ("float32", "bf16")
 class Axis:
     """The tiles along one axis of a picture."""
 
-    length: int  # of the picture
     size: int  # of every tile
     starts: tuple[int, ...]
     weights: tuple[Float[np.ndarray, "size"], ...]  # of each tile
@@ -42,13 +37,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of a picture, in rows."""
+    """The tiles of a picture of `shape` = (rows, cols)."""
 
+    shape: tuple[int, int]
     rows: Axis
     cols: Axis
-
-    def __len__(self) -> int:
-        return len(self.rows.starts) * len(self.cols.starts)
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -75,27 +68,23 @@ def plan_tiles(shape: tuple[int, int], tile_px: int, overlap_px: int, multiple: 
             f"tiles of {tile_px} pixels that share {overlap_px}{'' if used == (tile_px, overlap_px) else rounded}; "
             "they may share half at most: larger tiles, or less overlap"
         )
-    return Tiles(*(_axis(length, tile, overlap, multiple) for length in shape))
+    return Tiles(shape, *(_axis(length, tile, overlap, multiple) for length in shape))
 
 
 def _axis(length: int, tile: int, overlap: int, multiple: int) -> Axis:
     """Tiles along one axis; `tile` and `overlap` are counted in multiples, as the tiles' places are."""
     whole = -(-length // multiple)
     if whole <= tile:  # the network itself knows how to pad it
-        return Axis(length, length, (0,), (np.ones(length, np.float32),))
+        return Axis(length, (0,), (np.ones(length, np.float32),))
     count = -(-(whole - overlap) // (tile - overlap))
     starts = [multiple * (i * (whole - tile) // (count - 1)) for i in range(count)]
-    size = multiple * tile
-    middles = [0.5 * (a + size + b) for a, b in pairwise(starts)]
-    ramp = 0.5 * multiple * overlap
+    size, ramp = multiple * tile, 0.5 * multiple * overlap
+    middles = [-np.inf, *(0.5 * (a + size + b) for a, b in pairwise(starts)), np.inf]
     weights = []
-    for i, start in enumerate(starts):
+    for start, before, after in zip(starts, middles, middles[1:], strict=False):
         x = np.arange(start, start + size) + 0.5
-        weight = _step(x - middles[i - 1], ramp) if i else np.ones(size)
-        if i < count - 1:
-            weight = weight - _step(x - middles[i], ramp)
-        weights.append(weight.astype(np.float32))
-    return Axis(length, size, tuple(starts), tuple(weights))
+        weights.append((_step(x - before, ramp) - _step(x - after, ramp)).astype(np.float32))
+    return Axis(size, tuple(starts), tuple(weights))
 
 
 def _step(x: Float[np.ndarray, "n"], width: float) -> Float[np.ndarray, "n"]:
@@ -113,7 +102,7 @@ def check_precision(name: str) -> None:
 
 
 def restored_tiles(
-    model: torch.nn.Module,
+    model: nn.Module,
     image: Float[np.ndarray, "h w 3"],
     tiles: Tiles,
     *,
@@ -128,21 +117,18 @@ def restored_tiles(
     check_precision(precision)
     if batch < 1:
         raise DefocusError(f"a batch of {batch} tiles; expected 1 or more")
-    if image.ndim != 3 or image.shape != (tiles.rows.length, tiles.cols.length, 3):
-        raise DefocusError(
-            f"a picture of shape {list(image.shape)}; expected [rows, cols, 3] as the tiles were planned"
-        )
-    places = tiles.places
-    kind = torch.device(device).type
-    for first in range(0, len(places), batch):
-        some = places[first : first + batch]
-        blurred = torch.from_numpy(np.stack([_cut(image, tiles, place) for place in some])).to(device)
-        with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16"):
+    if image.shape != (*tiles.shape, 3):
+        raise DefocusError(f"a picture of shape {list(image.shape)}; expected [rows, cols, 3] as the tiles are planned")
+    autocast = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
+    for first in range(0, len(tiles.places), batch):
+        places = tiles.places[first : first + batch]
+        blurred = torch.from_numpy(np.stack([_cut(image, tiles, place) for place in places])).to(device)
+        with torch.inference_mode(), autocast:
             sharp = model(blurred)
-        if not isinstance(sharp, torch.Tensor) or sharp.shape != blurred.shape:
-            shape = list(sharp.shape) if isinstance(sharp, torch.Tensor) else type(sharp).__name__
+        if not isinstance(sharp, Tensor) or sharp.shape != blurred.shape:
+            shape = list(sharp.shape) if isinstance(sharp, Tensor) else type(sharp).__name__
             raise DefocusError(f"the network made {shape} of {list(blurred.shape)}; expected a picture of its size")
-        for place, values in zip(some, sharp.float().cpu().numpy(), strict=True):
+        for place, values in zip(places, sharp.float().cpu().numpy(), strict=True):
             yield place, values.transpose(1, 2, 0)
 
 
@@ -154,7 +140,7 @@ def _cut(image: Float[np.ndarray, "h w 3"], tiles: Tiles, place: tuple[int, int]
 
 
 def deblur(
-    model: torch.nn.Module,
+    model: nn.Module,
     image: Shaped[np.ndarray, "h w 3"],
     *,
     tile_px: int = 512,
@@ -179,5 +165,5 @@ def deblur(
         down, across = tiles.rows.weights[place[0]][:height], tiles.cols.weights[place[1]][:width]
         part += np.multiply.outer(down, across)[..., None] * values[:height, :width]
         if progress is not None:
-            progress(number, len(tiles))
+            progress(number, len(tiles.places))
     return restored

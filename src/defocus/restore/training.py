@@ -1,6 +1,6 @@
 """Training a network: `train(config, out)`.
 
-A step is a pure function of the weights and its number: its pairs, its learning rate (steps.py) and its random numbers
+A step is a pure function of the weights and its number: its pairs, its learning rate and its random numbers
 all follow from the seed and the step. A training that was killed goes on from its last state and gives the weights and
 the curve that it would have given; to the bit on a CPU, within rounding on a GPU, whose sums have no fixed order.
 Losses are looked at now and then, so that a GPU need not wait for the host at each step, but always before anything is
@@ -16,26 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtraError, TrainingError
+from ..errors import TrainingError
 from ..files.randomness import seed_for
+from ._torch import Tensor, torch
+from .build import Average, loss_name, lost_processes, network_overrides, open_accelerator, quiet_device
 from .config import TrainConfig
-from .steps import milestone_steps, rate_at
-
-try:
-    import torch
-except ModuleNotFoundError as error:
-    raise MissingExtraError("training", "train") from error
-
-from .averaging import Average
-from .build import loss_name, network_overrides
-from .decoded import Batch
+from .data import Batch
 from .loader import TrainLoader
-from .logs import TrainLogs, tensorboard_writer
 from .losses import build_loss
 from .models import build_model
-from .models.checkpoints import save_weights
-from .processes import lost_processes, open_accelerator, quiet_device
-from .run_folder import VERSION, RunFolder, State, check_same, other_judges, read_state
+from .models.checkpoints import write_weights
+from .run_folder import VERSION, RunFolder, State, TrainLogs, check_same, other_judges, read_state, tensorboard_writer
 from .validation import ValidationPairs, judge
 
 if TYPE_CHECKING:
@@ -112,20 +103,21 @@ def train(
 ) -> TrainResult:
     """Train into the folder `out`, or go on there. `config`: settings, a TOML file of them, or a recipe's name.
 
-    `folders` take the place of `config.data.folders`; `anew`: forget what is there; `accept_changes`: go on although
-    settings or data changed. Under `accelerate launch` every process calls this with the same arguments. Raises
-    `ConfigError`, `DatasetError` or `TrainingError`.
+    `folders` take the place of `config.data.folders`; `anew`: remove what a training made there, and nothing else;
+    `accept_changes`: go on although settings or data changed. Under `accelerate launch` every process calls this with
+    the same arguments. Raises `ConfigError`, `DatasetError`, `TrainingError`, or `OwnershipError` for a folder that is
+    not ours.
     """
     if not isinstance(config, TrainConfig):
         config = TrainConfig.from_toml(config)
     config = config.with_folders(folders)
     accelerator, folder = open_accelerator(config.compute), RunFolder(Path(out))
     main = accelerator.is_main_process
-    lock = folder.locked() if main else nullcontext()
+    lock = folder.opened() if main else nullcontext()
     with quiet_device(accelerator.device), lost_processes(accelerator.num_processes), lock:
         training = _Training(config, folder, accelerator, TrainProgress(config.steps, watcher=progress))
         if anew and main:  # now that nothing is wrong with what takes its place
-            folder.clear()
+            folder.files.clear()
         return training.run(accept_changes)
 
 
@@ -157,10 +149,10 @@ class _Training:
         """All steps from the last state on."""
         config, progress = self.config, self.progress
         first = progress.step = progress.resumed = self._resume(accept_changes)
-        self.logs = TrainLogs(self.folder.path, config.logs.kinds, first) if self.main else None
+        self.logs = TrainLogs(self.folder.files, config.logs.kinds, first) if self.main else None
         self._event("resumed" if first else "began", first, **self._about())
         self.accelerator.wait_for_everyone()
-        reloads = set(milestone_steps(config)) if config.schedule.reload_best else set()
+        reloads = set(config.milestone_steps) if config.schedule.reload_best else set()
         self.model.train()
         try:
             with closing(self.loader.batches(first)) as batches:  # and its workers, whatever happens
@@ -188,7 +180,7 @@ class _Training:
     def _step(self, step: int, batches: Iterator[Batch]) -> None:
         config, accelerator, stage = self.config, self.accelerator, self.loader.stages.at(step)
         torch.manual_seed(seed_for(config.seed, "step", step, accelerator.process_index))
-        self.progress.rate = rate_at(config, step)
+        self.progress.rate = config.rate_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.progress.rate
         rows = []
@@ -330,7 +322,8 @@ class _Training:
 
     def _write_weights(self, name: str, state: State) -> None:
         options = self.network.options.model_dump(mode="json")
-        save_weights(self.folder.path / f"{name}.pt", self.network.name, options, state["average"] or state["model"])
+        with self.folder.files.writing(f"{name}.pt") as file:
+            write_weights(file, self.network.name, options, state["average"] or state["model"])
 
     def _optimizer(self) -> torch.optim.Optimizer:
         settings = self.config.optimizer
@@ -370,9 +363,9 @@ class _Losses:
     def __init__(self) -> None:
         self.columns: list[str] = []
         self.rows: list[list[float]] = []  # on the host, but in no log yet
-        self._waiting: list[tuple[int, torch.Tensor]] = []
+        self._waiting: list[tuple[int, Tensor]] = []
 
-    def add(self, step: int, columns: list[str], row: torch.Tensor) -> None:
+    def add(self, step: int, columns: list[str], row: Tensor) -> None:
         self.columns = columns
         self._waiting.append((step, row))
 

@@ -12,17 +12,14 @@ from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import UInt8
-from torch import nn
 
 from ..errors import DatasetError
+from ._torch import Tensor, nn, torch
 from .config import TrainConfig
-from .data import OnTheFlyDataset, Pair, PairDataset, Report
-from .decoded import as_display, stacked
-from .loader import PairSource, fingerprint
+from .data import OnTheFlyDataset, Pair, PairDataset, PairSource, Report, as_display, stacked
+from .loader import PairRequest, fingerprint
 from .similarity import WINDOW_PX, batch_grey, batch_psnr, batch_ssim
-from .steps import PairRequest
 
 SHOWN_PX = 384  # the middle of larger pictures is shown
 ON_THE_FLY_PAIRS = 64  # where the settings do not say how many
@@ -145,7 +142,7 @@ def _groups(pairs: ValidationPairs, numbers: range, batch: int) -> Iterator[list
             yield group
 
 
-def _as_bytes(picture: torch.Tensor) -> np.ndarray:
+def _as_bytes(picture: Tensor) -> np.ndarray:
     return (picture * 255.0).round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
 
 

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ...errors import DefocusError, MissingExtraError
-
-try:
-    import torch
-    import torch.nn.functional as F
-    from torch import Tensor, nn
-except ModuleNotFoundError as error:
-    raise MissingExtraError("restoration networks", "train") from error
+from ...errors import DefocusError
+from .._torch import F, Tensor, nn, torch
 
 if TYPE_CHECKING:
     from jaxtyping import Float

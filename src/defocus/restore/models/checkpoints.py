@@ -2,22 +2,23 @@
 
 Ours are a dictionary of torch.save, or of safetensors with the same in its metadata: the format's name, the network's
 name, its options, its state. Others wrap a state in `params_ema`, `params`, `state_dict` or `model`, and put `module.`
-(several GPUs) or `_orig_mod.` (compiled) before every key; both are taken off. Pickled code is never run.
+(several GPUs) or `_orig_mod.` (compiled) before every key; both are taken off. Pickled code is never run, nothing is
+unpacked that takes more memory than its file, and no network is built before its shapes are known to be those of the
+file. Equal weights are equal bytes.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import Any, BinaryIO
 
 from ...errors import DatasetError, DefocusError, MissingExtraError, WeightsError
 from ...files.stores import writing_file
+from .._torch import Tensor, nn, torch
 from . import Network, build_model
 
 FORMAT = "defocus weights 1"
@@ -34,6 +35,8 @@ SIGNS = {
 STATE_SIGNS = {"version", "step", "config", "data", "model", "optimizer", "history"}  # see run_folder.py
 SHOWN = 12  # keys of each kind in a message; the error holds them all
 
+NESTED = 4  # wrappers within wrappers, at most
+
 State = dict[str, Tensor]
 
 
@@ -43,20 +46,27 @@ def save_weights(file: str | Path, model_name: str, options: Mapping[str, Any], 
     A name that ends in .safetensors decides the format. The file appears whole or not at all.
     """
     file = Path(file)
-    plain = json.loads(json.dumps(dict(options)))  # what a TOML file or a metadata field can hold
-    state = {key: value.detach().to("cpu").contiguous() for key, value in _stripped(dict(state)).items()}
     try:
         with writing_file(file) as out:
-            if file.suffix == ".safetensors":
-                state = {key: value.clone() for key, value in state.items()}  # it knows no shared tensors
-                metadata = {"format": FORMAT, "model": model_name, "options": json.dumps(plain)}
-                out.write(_safetensors().torch.save(state, metadata=metadata))
-            else:
-                torch.save({"format": FORMAT, "model": model_name, "options": plain, "state": state}, out)
+            write_weights(out, model_name, options, state, safe=file.suffix == ".safetensors")
     except DatasetError as error:
         raise WeightsError(error.message, file=file) from error
     except RuntimeError as error:  # torch's writer tells a full disk so
         raise WeightsError(f"cannot be written: {error}", file=file) from error
+
+
+def write_weights(
+    out: BinaryIO, model_name: str, options: Mapping[str, Any], state: Mapping[str, Tensor], *, safe: bool = False
+) -> None:
+    """Write what `save_weights` writes to an open file; `safe`: in the safetensors format."""
+    plain = json.loads(json.dumps(dict(options)))  # what a TOML file or a metadata field can hold
+    state = {key: value.detach().to("cpu").contiguous() for key, value in _stripped(dict(state)).items()}
+    if safe:
+        state = {key: value.clone() for key, value in state.items()}  # it knows no shared tensors
+        metadata = {"format": FORMAT, "model": model_name, "options": json.dumps(plain)}
+        out.write(_safetensors().torch.save(state, metadata=metadata))
+    else:
+        torch.save({"format": FORMAT, "model": model_name, "options": plain, "state": state}, out)
 
 
 def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
@@ -65,26 +75,24 @@ def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
     file = Path(file)
     if not file.is_file():
         raise WeightsError("there is no such file" if not file.exists() else "is not a file", file=file)
-    if file.suffix == ".safetensors":
-        content: Any
-        content, metadata = _read_safetensors(file)
-        if metadata.get("format") == FORMAT:
-            return metadata["model"], json.loads(metadata["options"]), content
-    else:
-        content = read_torch(file)
-        if isinstance(content, dict) and content.get("format") == FORMAT:
-            return content["model"], dict(content["options"]), content["state"]
-        if isinstance(content, dict) and content.keys() >= STATE_SIGNS:
-            run = file.resolve().parent.parent
-            raise WeightsError(
-                f"is a training's state, to go on from, not its weights: take best.pt or last.pt of {run}", file=file
-            )
-        content = _unwrapped(content)
-    _check_state(content, file)
-    return None, {}, _stripped(content)
+    content = _read_safetensors(file) if file.suffix == ".safetensors" else read_torch(file)
+    if isinstance(content, dict) and content.get("format") == FORMAT:
+        name, options = content.get("model"), content.get("options")
+        if not isinstance(name, str) or not isinstance(options, dict):
+            raise WeightsError("says that it is ours, but not of which network: it is damaged", file=file)
+        return name, options, _checked(content.get("state"), file)
+    if isinstance(content, dict) and content.keys() >= STATE_SIGNS:
+        run = file.resolve().parent.parent
+        raise WeightsError(
+            f"is a training's state, to go on from, not its weights: take best.pt or last.pt of {run}", file=file
+        )
+    for _ in range(NESTED):
+        if isinstance(content, dict):
+            content = next((content[key] for key in WRAPPERS if isinstance(content.get(key), dict)), content)
+    return None, {}, _stripped(_checked(content, file))
 
 
-def load_weights(model: torch.nn.Module, file: str | Path) -> None:
+def load_weights(model: nn.Module, file: str | Path) -> None:
     """Fill a network. Raises `WeightsError` that lists every key that does not fit, and changes nothing then."""
     fill(model, read_weights(file)[2], file)
 
@@ -97,16 +105,18 @@ def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> N
     """
     own_name, options, state = read_weights(file)
     if own_name and name and own_name != name:
-        raise WeightsError(f"holds weights of {own_name}, not of {name}", file=file)
+        raise WeightsError(f"holds weights of {_shown(own_name)}, not of {name}", file=file)
     name = own_name or name or recognise(state)
     if name is None:
-        raise WeightsError(
-            f"of none of the networks known here ({', '.join(SIGNS)}); its first keys are {', '.join(list(state)[:3])}",
-            file=file,
-        )
+        names, keys = ", ".join(SIGNS), ", ".join(map(_shown, list(state)[:3]))
+        raise WeightsError(f"of none of the networks known here ({names}); its first keys are {keys}", file=file)
     try:
+        with torch.device("meta"):  # without memory: what a file says of its size is not believed
+            check_fit(build_model(name, **(options | overrides)), state, file)
         model = build_model(name, **(options | overrides))
-    except DefocusError as error:
+    except WeightsError:
+        raise
+    except (DefocusError, TypeError) as error:  # of keys that are no names of options
         raise WeightsError(str(error), file=file) from error
     fill(model, state, file)
     return model.eval()
@@ -117,8 +127,17 @@ def recognise(state: Mapping[str, Tensor]) -> str | None:
     return next((name for name, key in SIGNS.items() if key in state), None)
 
 
-def fill(model: torch.nn.Module, state: Mapping[str, Tensor], file: str | Path | None = None) -> None:
+def fill(model: nn.Module, state: Mapping[str, Tensor], file: str | Path | None = None) -> None:
     """Fill a network from the state of a file that was read already, as `load_weights` does."""
+    check_fit(model, state, file)
+    broken = [key for key, value in state.items() if value.is_floating_point() and not bool(value.isfinite().all())]
+    if broken:
+        raise WeightsError(f"numbers that are not finite in {', '.join(broken[:SHOWN])}", file=file)
+    model.load_state_dict(state)
+
+
+def check_fit(model: nn.Module, state: Mapping[str, Tensor], file: str | Path | None = None) -> None:
+    """Raise `WeightsError` that lists every key of a state that does not fit a network."""
     own = model.state_dict()
     missing = tuple(key for key in own if key not in state)
     unexpected = tuple(key for key in state if key not in own)
@@ -129,7 +148,7 @@ def fill(model: torch.nn.Module, state: Mapping[str, Tensor], file: str | Path |
     )
     if missing or unexpected or misshapen:
         differing = [f"{key} ({_size(has)} instead of {_size(expected)})" for key, has, expected in misshapen]
-        kinds = (("missing", missing), ("unexpected", unexpected), ("of another shape", differing))
+        kinds = (("missing", missing), ("unexpected", [*map(_shown, unexpected)]), ("of another shape", differing))
         reasons = [
             f"{len(keys)} {what}: {', '.join(keys[:SHOWN])}{f' and {len(keys) - SHOWN} more' * (len(keys) > SHOWN)}"
             for what, keys in kinds
@@ -142,20 +161,27 @@ def fill(model: torch.nn.Module, state: Mapping[str, Tensor], file: str | Path |
             unexpected=unexpected,
             misshapen=misshapen,
         )
-    broken = [key for key, value in state.items() if value.is_floating_point() and not bool(value.isfinite().all())]
-    if broken:
-        raise WeightsError(f"numbers that are not finite in {', '.join(broken[:SHOWN])}", file=file)
-    model.load_state_dict(state)
 
 
 def _size(shape: tuple[int, ...]) -> str:
     return "×".join(str(n) for n in shape) or "a number"
 
 
+def _shown(key: str) -> str:
+    """A name of a file in a message: on one line, and not without end."""
+    return key if key.isprintable() and len(key) <= 100 else f"{key[:100]!r}…"
+
+
 def read_torch(file: Path) -> Any:
     """Contents of a file of torch.save. Raises `WeightsError` if it cannot be read without running its code."""
     try:
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise WeightsError("is compressed, which torch.save never does: it is not unpacked", file=file)
         return torch.load(file, map_location="cpu", weights_only=True)
+    except WeightsError:
+        raise
     except pickle.UnpicklingError as error:
         raise WeightsError(
             "is no file of torch.save, or holds more than tensors, numbers and text, which could run code and is not "
@@ -167,13 +193,18 @@ def read_torch(file: Path) -> Any:
         raise WeightsError(f"cannot be read by torch.load: {reason}", file=file) from error
 
 
-def _read_safetensors(file: Path) -> tuple[State, dict[str, str]]:
+def _read_safetensors(file: Path) -> Any:
+    """A state; with the format of ours, what torch.save has of it."""
     library = _safetensors()
     try:
         with library.safe_open(str(file), framework="pt") as opened:
-            return {key: opened.get_tensor(key) for key in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
-    except (library.SafetensorError, OSError) as error:
+            state = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
+            metadata = opened.metadata() or {}
+        if metadata.get("format") == FORMAT:
+            return metadata | {"options": json.loads(metadata["options"]), "state": state}
+    except Exception as error:  # bytes that are no such file may raise anything
         raise WeightsError(f"cannot be read as safetensors: {error}", file=file) from error
+    return state
 
 
 def _safetensors() -> Any:
@@ -184,27 +215,27 @@ def _safetensors() -> Any:
     return safetensors
 
 
-def _unwrapped(content: Any) -> Any:
-    while isinstance(content, dict):
-        inner = next((content[key] for key in WRAPPERS if isinstance(content.get(key), dict)), None)
-        if inner is None:
-            return content
-        content = inner
-    return content
-
-
-def _check_state(content: Any, file: Path) -> None:
+def _checked(content: Any, file: Path) -> State:
+    """A state of tensors that are what they seem. Raises `WeightsError` for anything else."""
     if not isinstance(content, dict):
         raise WeightsError(f"holds a {type(content).__name__}; expected a dictionary of tensors", file=file)
     if not content:
         raise WeightsError("holds no tensors", file=file)
-    strange = [str(key) for key, value in content.items() if not isinstance(value, Tensor)]
+    strange = [str(key) for key, value in content.items() if not isinstance(key, str) or not _is_plain(value)]
     if strange:
         raise WeightsError(
             f"expected tensors alone, or a dictionary of them under one of {', '.join(WRAPPERS)}; no tensors are: "
-            f"{', '.join(strange[:SHOWN])}",
+            f"{', '.join(map(_shown, strange[:SHOWN]))}",
             file=file,
         )
+    return content
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a dense tensor of numbers in memory that has as many bytes as it says."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized or value.is_meta:
+        return False
+    return value.untyped_storage().nbytes() >= value.numel() * value.element_size()
 
 
 def _stripped(state: State) -> State:
