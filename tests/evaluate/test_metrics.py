@@ -49,22 +49,23 @@ def pictures(rows: int = 45, cols: int = 61, seed: int = 0) -> tuple[np.ndarray,
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("top", [1.0, 255.0])
-def test_psnr_and_ssim_are_those_of_scikit_image(seed: int, top: float) -> None:
+@pytest.mark.parametrize("kind", [np.float64, np.uint8, np.uint16])
+def test_psnr_and_ssim_are_those_of_scikit_image(seed: int, kind: type) -> None:
     from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-    a, b = (picture.astype(np.float64) * top for picture in pictures(seed=seed))
-    assert abs(psnr(a, b, data_range=top) - peak_signal_noise_ratio(b, a, data_range=top)) < 1e-6
-    gaussian = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": top}
-    wanted = structural_similarity(a, b, channel_axis=2, **gaussian)
-    assert abs(ssim(a, b, data_range=top, channels="rgb") - wanted) < 1e-6
-    one, other = (grey(picture, top) * (top / 255.0) for picture in (a, b))
-    assert abs(ssim(a, b, data_range=top) - structural_similarity(one, other, **gaussian)) < 1e-6
-    assert abs(
-        psnr(a, b, data_range=top, channels="grey") - peak_signal_noise_ratio(other, one, data_range=top)
-    ) < 1e-6  # fmt: skip
-    wanted = structural_similarity(a, b, channel_axis=2, data_range=top)
-    assert abs(ssim(a, b, data_range=top, channels="rgb", window="uniform") - wanted) < 1e-6
+    top = 1 if kind is np.float64 else np.iinfo(kind).max
+    a, b = ((picture.astype(np.float64) * top).astype(kind) for picture in pictures(seed=seed))
+    assert abs(psnr(a, b) - peak_signal_noise_ratio(b, a, data_range=top)) < 1e-5
+    gaussian = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
+    expected = structural_similarity(a, b, channel_axis=2, data_range=top, **gaussian)
+    assert abs(ssim(a, b, channels="rgb") - expected) < 1e-6
+    one, other = (grey(picture / top) for picture in (a, b))
+    assert abs(ssim(a, b) - structural_similarity(one, other, data_range=255.0, **gaussian)) < 1e-6
+    assert abs(psnr(a, b, channels="grey") - peak_signal_noise_ratio(other, one, data_range=255.0)) < 1e-5
+    expected = structural_similarity(a, b, channel_axis=2, data_range=top)
+    assert abs(ssim(a, b, channels="rgb", window="uniform") - expected) < 1e-6
+    with pytest.raises(DefocusError, match="a picture of int64; expected display values"):
+        psnr(a.astype(np.int64), b)
 
 
 def test_equal_pictures_and_wrong_ones() -> None:

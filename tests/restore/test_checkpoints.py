@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from defocus.errors import WeightsError
 from defocus.restore.models import MODELS, Network, build_model
-from defocus.restore.models.checkpoints import fill, load_model, load_weights, read_weights, recognise, save_weights
+from defocus.restore.models.checkpoints import fill, load_model, read_weights, recognise, save_weights
 
 from .small_training import TINY
 
@@ -57,21 +57,21 @@ def test_published_ways_of_wrapping(wrapper: str | None, prefix: str, tmp_path: 
     file = tmp_path / "published.pth"
     torch.save({wrapper: state, "iter": 3} if wrapper else state, file)
     assert read_weights(file)[:2] == (None, {})
-    load_weights(other, file)
+    fill(other, read_weights(file)[2], file)
     assert same(model, other)
 
 
 def test_averaged_weights_come_first(tmp_path: Path) -> None:
     last, average, model = tiny("nafnet"), tiny("nafnet", 1), tiny("nafnet", 2)
     torch.save({"params": last.state_dict(), "params_ema": average.state_dict()}, tmp_path / "both.pth")
-    load_weights(model, tmp_path / "both.pth")
+    fill(model, read_weights(tmp_path / "both.pth")[2], tmp_path / "both.pth")
     assert same(model, average)
 
 
 def test_foreign_safetensors(tmp_path: Path) -> None:
     model, other = tiny("restormer"), tiny("restormer", 1)
     save_file({f"module.{key}": value for key, value in model.state_dict().items()}, tmp_path / "a.safetensors")
-    load_weights(other, tmp_path / "a.safetensors")
+    fill(other, read_weights(tmp_path / "a.safetensors")[2], tmp_path / "a.safetensors")
     assert same(model, other)
 
 
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     state["module.head.weight"] = torch.zeros(1)
     torch.save({"params": state}, tmp_path / "odd.pth")
     with pytest.raises(WeightsError) as caught:
-        load_weights(model, tmp_path / "odd.pth")
+        fill(model, read_weights(tmp_path / "odd.pth")[2], tmp_path / "odd.pth")
     error = caught.value
     assert error.missing == ("GCM.kernels", "bottleneck.0.main.0.weight")
     assert error.unexpected == ("head.weight",)
@@ -173,7 +173,7 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
     state["intro.bias"] = torch.full_like(state["intro.bias"], float("nan"))
     torch.save(state, tmp_path / "nan.pth")
     with pytest.raises(WeightsError, match=r"not finite in intro\.bias"):
-        load_weights(tiny("nafnet"), tmp_path / "nan.pth")
+        fill(tiny("nafnet"), read_weights(tmp_path / "nan.pth")[2], tmp_path / "nan.pth")
 
 
 def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from defocus.cli import run
 from defocus.errors import ConfigError, DefocusError
 from defocus.restore.build import network_overrides
 from defocus.restore.config import TrainConfig, recipe_names
-from defocus.restore.loader import Stages
 from defocus.restore.models import model_options
 
 from .small_training import settings
@@ -46,12 +45,18 @@ def test_the_paper_s_recipes() -> None:
     assert [rate(restormer, s) for s in (0, 92_000, 196_000, 300_000)] == pytest.approx(
         [3e-4, 3e-4, (3e-4 + 1e-6) / 2, 1e-6]
     )
-    stages = Stages.of(restormer)
-    assert stages.starts == (0, 92_000, 156_000, 204_000, 240_000, 276_000)
-    assert [(s.crop, s.batch) for s in stages.stages] == [(128, 32), (160, 20), (192, 16), (256, 8), (320, 4), (384, 4)]
-    assert stages.at(91_999).crop == 128
-    assert stages.at(92_000).crop == 160
-    assert stages.pairs_before(92_001) == 92_000 * 32 + 20
+    assert restormer.stage_starts == [0, 92_000, 156_000, 204_000, 240_000, 276_000]
+    assert [(s.crop, s.batch) for s in restormer.stages] == [
+        (128, 32),
+        (160, 20),
+        (192, 16),
+        (256, 8),
+        (320, 4),
+        (384, 4),
+    ]
+    assert restormer.stage_at(91_999).crop == 128
+    assert restormer.stage_at(92_000).crop == 160
+    assert restormer.pairs_before(92_001) == 92_000 * 32 + 20
     assert {f"{name}-small" for name in paper} <= set(recipe_names())
 
 

@@ -11,6 +11,7 @@ import math
 import tomllib
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -208,12 +209,26 @@ class TrainConfig(_Table):
                 raise ValueError(f"a batch of {stage.batch} pairs cannot be taken in {stage.parts} equal parts")
         return self
 
-    @property
+    @cached_property
     def stages(self) -> tuple[TrainStage, ...]:
         """Stages of progressive learning; without it one for all steps."""
         if not self.progressive:
             return (TrainStage(start=0.0, crop=self.crop, batch=self.batch, accumulate=self.accumulate),)
         return tuple(s.model_copy(update={"accumulate": s.accumulate or self.accumulate}) for s in self.progressive)
+
+    @cached_property
+    def stage_starts(self) -> list[int]:
+        """First step of each stage."""
+        return [round(stage.start * self.steps) for stage in self.stages]
+
+    def stage_at(self, step: int) -> TrainStage:
+        """The sizes of batch and crops of a step."""
+        return self.stages[bisect_right(self.stage_starts, step) - 1]
+
+    def pairs_before(self, step: int) -> int:
+        """Number of pairs of all steps before this one."""
+        spans = zip(self.stages, self.stage_starts, [*self.stage_starts[1:], step], strict=True)
+        return sum(stage.batch * max(0, min(end, step) - first) for stage, first, end in spans)
 
     def rate_at(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""

@@ -119,12 +119,12 @@ class PairSource(Dataset[Item]):
         self._epoch.fill_(epoch)
 
     @abstractmethod
-    def name(self, index: int, epoch: int = 0) -> str:
-        """Name of a pair, for messages."""
-
-    @abstractmethod
     def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
         """Blurred and sharp pictures of some pairs of an epoch, whole, as they are stored."""
+
+    @abstractmethod
+    def name(self, index: int, epoch: int = 0) -> str:
+        """Name of a pair, for messages."""
 
     @abstractmethod
     def identity(self) -> str:
@@ -180,7 +180,6 @@ class PairDataset(PairSource):
         return pictures
 
     def name(self, index: int, epoch: int = 0) -> str:
-        """Name of a pair, for messages."""
         return self.pairs[index].id
 
     def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
@@ -345,11 +344,9 @@ class OnTheFlyDataset(PairSource):
         return [_item(pictures, name) for name, pictures in self._pictures(indices, int(self._epoch))]
 
     def name(self, index: int, epoch: int = 0) -> str:
-        """Name of a pair, for messages."""
         return f"pair {index} of epoch {epoch}"
 
     def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
-        """Blurred and sharp pictures of some pairs of an epoch."""
         return [(pictures["blurred"], pictures["sharp"]) for _, pictures in self._pictures(indices, epoch)]
 
     def identity(self) -> str:

@@ -28,7 +28,7 @@ from ..errors import ConfigError, DefocusError, TrainingError
 from ..files.randomness import generator
 from ..synth.plan import Blur, load_plan
 from ._torch import DataLoader, Dataset, torch
-from .config import TrainConfig, TrainStage
+from .config import TrainConfig
 from .data import (
     Batch,
     CropView,
@@ -46,31 +46,6 @@ from .data import (
 Numbers = Int[np.ndarray, "n"]
 
 
-@dataclass(frozen=True)
-class Stages:
-    """Sizes of batches and crops over the steps."""
-
-    stages: tuple[TrainStage, ...]
-    starts: tuple[int, ...]  # first step of each stage
-    pairs: tuple[int, ...]  # of all steps before it
-
-    @staticmethod
-    def of(config: TrainConfig) -> Stages:
-        starts = tuple(round(stage.start * config.steps) for stage in config.stages)
-        pairs = [0]
-        for stage, (first, end) in zip(config.stages, pairwise(starts), strict=False):
-            pairs.append(pairs[-1] + stage.batch * (end - first))
-        return Stages(config.stages, starts, tuple(pairs))
-
-    def at(self, step: int) -> TrainStage:
-        return self.stages[bisect_right(self.starts, step) - 1]
-
-    def pairs_before(self, step: int) -> int:
-        """Number of pairs of all steps before this one."""
-        number = bisect_right(self.starts, step) - 1
-        return self.pairs[number] + self.stages[number].batch * (step - self.starts[number])
-
-
 class PairRequest(NamedTuple):
     """A pair of one of the sources, for the `epoch`-th time (from 0)."""
 
@@ -80,30 +55,30 @@ class PairRequest(NamedTuple):
 
 
 class Batches:
-    """The pairs of every step. `sizes`: pairs of each source; `weights`: their shares, by default the sizes."""
+    """The pairs of every step. `sizes`: pairs of each source, whose shares are by the settings' weights, or by size."""
 
-    def __init__(self, seed: int, sizes: Sequence[int], stages: Stages, weights: Sequence[float] = ()) -> None:
-        self._seed, self._sizes, self._stages = seed, tuple(sizes), stages
-        self._places = _shares(sum(sizes), tuple(weights) or tuple(map(float, sizes)))
+    def __init__(self, config: TrainConfig, sizes: Sequence[int]) -> None:
+        self._config, self._sizes = config, tuple(sizes)
+        self._places = _shares(sum(sizes), config.data.weights or tuple(map(float, sizes)))
 
     def of_step(self, step: int) -> list[PairRequest]:
         """All pairs of a step, those of all processes."""
-        first = self._stages.pairs_before(step)
-        return [self._request(place) for place in range(first, first + self._stages.at(step).batch)]
+        first = self._config.pairs_before(step)
+        return [self._request(place) for place in range(first, first + self._config.stage_at(step).batch)]
 
     def share(self, step: int, part: int, process: int, processes: int) -> list[PairRequest]:
         """Pairs that one process takes in one of the parts of a step."""
-        stage = self._stages.at(step)
+        stage = self._config.stage_at(step)
         size = stage.batch // (stage.parts * processes)
         first = (process * stage.parts + part) * size
         return self.of_step(step)[first : first + size]
 
     def _request(self, place: int) -> PairRequest:
         number, rest = divmod(place, sum(self._places))
-        sources, ranks = _round(self._seed, self._places, number)
+        sources, ranks = _round(self._config.seed, self._places, number)
         source = int(sources[rest])
         epoch, rank = divmod(number * self._places[source] + int(ranks[rest]), self._sizes[source])
-        return PairRequest(source, int(_order(self._seed, source, epoch, self._sizes[source])[rank]), epoch)
+        return PairRequest(source, int(_order(self._config.seed, source, epoch, self._sizes[source])[rank]), epoch)
 
 
 @lru_cache(maxsize=16)
@@ -152,9 +127,9 @@ class BlurCurriculum:
         """The curriculum of the settings, None without lessons. Raises `ConfigError` for one shorter than an epoch."""
         if not config.curriculum:
             return None
-        stages, length = Stages.of(config), config.data.length
+        length = config.data.length
         starts = [round(lesson.start * config.steps) for lesson in config.curriculum]
-        firsts = [-(-stages.pairs_before(step) // length) for step in (*starts, config.steps)]
+        firsts = [-(-config.pairs_before(step) // length) for step in (*starts, config.steps)]
         levels = []
         for lesson, (first, end) in zip(config.curriculum, pairwise(firsts), strict=True):
             if first >= end:
@@ -184,7 +159,6 @@ class TrainLoader(Dataset[Any]):
         report: Report | None = None,
     ) -> None:
         self._config, self._device, self._share = config, device, (process, processes)
-        self.stages = Stages.of(config)
         for stage in config.stages:
             if stage.batch % (processes * stage.parts):
                 raise ConfigError(
@@ -194,7 +168,7 @@ class TrainLoader(Dataset[Any]):
         sources = open_sources(config)
         self.identity = fingerprint(sources)
         sizes = [len(source) for source in sources]
-        self.pairs, self._batches = sum(sizes), Batches(config.seed, sizes, self.stages, config.data.weights)
+        self.pairs, self._batches = sum(sizes), Batches(config, sizes)
         self._sources: list[PairSource | DecodedPairs] = list(sources)
         crop = max(stage.crop for stage in config.stages)
         for number, source in enumerate(sources):
@@ -220,7 +194,7 @@ class TrainLoader(Dataset[Any]):
     def batches(self, first: int) -> Generator[Batch, None, None]:
         """The parts of all steps from `first` on, as display values on the device."""
         data, steps = self._config.data, range(first, self._config.steps)
-        places = ((step, part) for step in steps for part in range(self.stages.at(step).parts))
+        places = ((step, part) for step in steps for part in range(self._config.stage_at(step).parts))
         workers = 0 if data.cache == "device" else data.workers
         # Workers live as long as the training. "spawn": JAX does not survive a fork, nor do threads that hold a lock.
         options: dict[str, Any] = {"multiprocessing_context": "spawn", "prefetch_factor": data.prefetch}
@@ -255,7 +229,7 @@ class TrainLoader(Dataset[Any]):
 
     def _cut(self, step: int, part: int) -> Batch:
         """Whole numbers of the pairs of this process; those of one source and epoch are asked for in one go."""
-        crop, groups = self.stages.at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
+        crop, groups = self._config.stage_at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
         for place, request in enumerate(self._batches.share(step, part, *self._share)):
             groups.setdefault((request.source, request.epoch), {})[place] = request
         pairs, batches = dict[int, Pair](), list[Batch]()

@@ -1,10 +1,10 @@
 """Peak signal-to-noise ratio and structural similarity of two pictures: for `defocus evaluate` in double precision, and
 for a batch of PyTorch tensors while a network learns.
 
-PSNR = 10 log10(range² / mean squared difference) over all pixels and channels. SSIM (Wang et al., 2004) compares local
+PSNR = −10 log10(mean squared difference) over all pixels and channels. SSIM (Wang et al., 2004) compares local
 means, variances and the covariance under a window w,
 
-    SSIM = (2 μa μb + C1)(2 σab + C2) / ((μa² + μb² + C1)(σa² + σb² + C2)),  C1 = (0.01 range)², C2 = (0.03 range)²,
+    SSIM = (2 μa μb + C1)(2 σab + C2) / ((μa² + μb² + C1)(σa² + σb² + C2)),  C1 = 0.01², C2 = 0.03²,
 
 averaged over the places where the window lies within the picture. The default window is the paper's own, a Gaussian of
 σ = 1.5 pixels on 11×11 pixels; `window="uniform"` is scikit-image's, 7×7 equal weights and variances of samples. Both
@@ -12,7 +12,7 @@ equal `skimage.metrics` to 1e-6.
 
 Which channels: PSNR is over RGB; SSIM over the grey picture 0.299 R + 0.587 G + 0.114 B, rounded to 8 bits as MATLAB's
 `rgb2gray` does. So has pyiqa both, which the paper measured with. `channels` offers the other for each ("rgb" of SSIM:
-the mean over the three).
+the mean over the three). Pictures are display values 0..1, or whole numbers up to the white of their type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from scipy.ndimage import correlate1d
 
 from ..errors import DefocusError
@@ -32,30 +32,24 @@ if TYPE_CHECKING:
 
 Channels = Literal["rgb", "grey"]
 Window = Literal["gaussian", "uniform"]
-RgbPicture = Float[np.ndarray, "..."]  # of any shape: others than [rows, columns, 3], or two, are refused
+RgbPicture = Shaped[np.ndarray, "..."]  # of any shape: others than [rows, columns, 3], or two, are refused
 
 LUMA = (0.299, 0.587, 0.114)
 SIGMA, WINDOW_PX = 1.5, 11  # of the Gaussian window
 UNIFORM_PX = 7  # of the uniform window
+C1, C2 = 0.01**2, 0.03**2
 
 
-def psnr(image: RgbPicture, truth: RgbPicture, *, data_range: float = 1.0, channels: Channels = "rgb") -> float:
+def psnr(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "rgb") -> float:
     """PSNR in dB; infinite for equal pictures."""
-    a, b = _checked(image, truth, data_range, channels)
+    a, b = _checked(image, truth, channels)
     error = float(np.mean(np.square(a - b)))
-    return math.inf if error == 0.0 else 10.0 * math.log10(data_range**2 / error)
+    return math.inf if error == 0.0 else -10.0 * math.log10(error)
 
 
-def ssim(
-    image: RgbPicture,
-    truth: RgbPicture,
-    *,
-    data_range: float = 1.0,
-    channels: Channels = "grey",
-    window: Window = "gaussian",
-) -> float:
+def ssim(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "grey", window: Window = "gaussian") -> float:
     """SSIM from −1 to 1; 1 for equal pictures."""
-    a, b = _checked(image, truth, data_range, channels)
+    a, b = _checked(image, truth, channels)
     weights, unbiased = _window(window)
     if min(a.shape[:2]) < len(weights):
         raise DefocusError(f"a picture of {a.shape[1]}×{a.shape[0]} pixels is smaller than the window of SSIM")
@@ -64,12 +58,26 @@ def ssim(
     def mean(values: np.ndarray) -> np.ndarray:
         return correlate1d(correlate1d(values, weights, axis=0), weights, axis=1)[inner, inner]
 
-    return float(np.mean(_similarity(a, b, mean, data_range, unbiased)))
+    return float(np.mean(_similarity(a, b, mean, unbiased)))
 
 
-def grey(image: Float[np.ndarray, "rows cols 3"], data_range: float = 1.0) -> Float[np.ndarray, "rows cols"]:
-    """0.299 R + 0.587 G + 0.114 B, rounded to whole values from 0 to 255."""
-    return np.round(np.asarray(image, np.float64) @ np.array(LUMA) * (255.0 / data_range))
+def grey(image: Float[np.ndarray, "rows cols 3"]) -> Float[np.ndarray, "rows cols"]:
+    """0.299 R + 0.587 G + 0.114 B of display values, rounded to whole values from 0 to 255."""
+    return np.round(np.asarray(image, np.float64) @ np.array(LUMA) * 255.0)
+
+
+def display_values(picture: RgbPicture) -> Float[np.ndarray, "..."]:
+    """A picture as display values: floating-point numbers as they are, whole numbers of 8 or 16 bits over their white.
+
+    Raises `DefocusError` for other kinds of numbers, whose white nobody knows.
+    """
+    if np.issubdtype(picture.dtype, np.floating):
+        return picture
+    if picture.dtype not in (np.uint8, np.uint16):
+        raise DefocusError(
+            f"a picture of {picture.dtype}; expected display values 0..1, or whole numbers as uint8 or uint16"
+        )
+    return picture / np.float32(np.iinfo(picture.dtype).max)
 
 
 def batch_psnr(a: Tensor, b: Tensor) -> Tensor:
@@ -89,7 +97,7 @@ def batch_ssim(a: Tensor, b: Tensor) -> Tensor:
     def mean(values: Tensor) -> Tensor:
         return conv2d(conv2d(values, line.mT, groups=channels), line, groups=channels)
 
-    return _similarity(a, b, mean, 1.0, 1.0).mean((1, 2, 3))
+    return _similarity(a, b, mean, 1.0).mean((1, 2, 3))
 
 
 def batch_grey(pictures: Tensor) -> Tensor:
@@ -99,7 +107,7 @@ def batch_grey(pictures: Tensor) -> Tensor:
 
 
 def _checked(
-    image: RgbPicture, truth: RgbPicture, data_range: float, channels: Channels
+    image: RgbPicture, truth: RgbPicture, channels: Channels
 ) -> tuple[Float[np.ndarray, "rows cols channels"], Float[np.ndarray, "rows cols channels"]]:
     """Both pictures in double precision, of the channels to compare."""
     if image.shape != truth.shape:
@@ -107,17 +115,13 @@ def _checked(
         raise DefocusError(f"the picture has {sizes[0]} pixels, its truth {sizes[1]}: crop or align them first")
     if image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
         raise DefocusError(f"a picture of shape {list(image.shape)}; expected [rows, columns, 3]")
-    if not data_range > 0.0:
-        raise DefocusError(f"data_range = {data_range}; expected a positive number")
-    for what, values in (("picture", image), ("truth", truth)):
+    if channels not in ("rgb", "grey"):
+        raise DefocusError(f"channels {channels!r}; expected rgb or grey")
+    a, b = (display_values(picture).astype(np.float64) for picture in (image, truth))
+    for what, values in (("picture", a), ("truth", b)):
         if not np.isfinite(values).all():
             raise DefocusError(f"{int((~np.isfinite(values)).sum())} values of the {what} are no finite numbers")
-    if channels == "grey":
-        a, b = (grey(values, data_range) * (data_range / 255.0) for values in (image, truth))
-        return a[..., None], b[..., None]
-    if channels != "rgb":
-        raise DefocusError(f"channels {channels!r}; expected rgb or grey")
-    return np.asarray(image, np.float64), np.asarray(truth, np.float64)
+    return (a, b) if channels == "rgb" else (grey(a)[..., None] / 255.0, grey(b)[..., None] / 255.0)
 
 
 def _window(kind: Window) -> tuple[Float[np.ndarray, "pixels"], float]:
@@ -130,13 +134,11 @@ def _window(kind: Window) -> tuple[Float[np.ndarray, "pixels"], float]:
     raise DefocusError(f"window {kind!r}; expected gaussian or uniform")
 
 
-def _similarity(a: Any, b: Any, mean: Callable[[Any], Any], data_range: float, unbiased: float) -> Any:
+def _similarity(a: Any, b: Any, mean: Callable[[Any], Any], unbiased: float) -> Any:
     """SSIM at each place, of arrays of either library; `mean` is their mean under the window."""
-    middle = 0.5 * data_range  # sums of squares lose digits; of values near 0 they lose fewer
-    a, b = a - middle, b - middle
+    a, b = a - 0.5, b - 0.5  # sums of squares lose digits; of values near 0 they lose fewer
     mean_a, mean_b = mean(a), mean(b)
     variances = unbiased * (mean(a * a) - mean_a**2 + mean(b * b) - mean_b**2)
     covariance = unbiased * (mean(a * b) - mean_a * mean_b)
-    mean_a, mean_b = mean_a + middle, mean_b + middle
-    c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
-    return (2.0 * mean_a * mean_b + c1) * (2.0 * covariance + c2) / ((mean_a**2 + mean_b**2 + c1) * (variances + c2))
+    mean_a, mean_b = mean_a + 0.5, mean_b + 0.5
+    return (2.0 * mean_a * mean_b + C1) * (2.0 * covariance + C2) / ((mean_a**2 + mean_b**2 + C1) * (variances + C2))

@@ -22,6 +22,7 @@ from jaxtyping import Float, Shaped
 
 from ..errors import DefocusError
 from ._torch import Tensor, nn, torch
+from .similarity import display_values
 
 PRECISIONS = ("float32", "bf16")
 
@@ -153,8 +154,7 @@ def deblur(
     """What a network makes of a photograph of display values 0..1, or of whole numbers up to their type's white; values
     are not clipped. `progress` is called with the tiles done and all.
     """
-    if np.issubdtype(image.dtype, np.integer):
-        image = image / np.float32(np.iinfo(image.dtype).max)
+    image = display_values(image)
     model = model.to(device).eval()
     tiles = plan_tiles(image.shape[:2], tile_px, overlap_px, int(getattr(model, "multiple", 1)))
     restored = np.zeros(image.shape, np.float32)

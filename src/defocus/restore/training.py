@@ -178,7 +178,7 @@ class _Training:
         return TrainResult(best, self.folder.path / "last.pt", self.history, bool(config.ema))
 
     def _step(self, step: int, batches: Iterator[Batch]) -> None:
-        config, accelerator, stage = self.config, self.accelerator, self.loader.stages.at(step)
+        config, accelerator, stage = self.config, self.accelerator, self.config.stage_at(step)
         torch.manual_seed(seed_for(config.seed, "step", step, accelerator.process_index))
         self.progress.rate = config.rate_at(step)
         for group in self.optimizer.param_groups:
@@ -216,7 +216,7 @@ class _Training:
 
     def _log(self, done: int) -> None:
         self._look()
-        stage = self.loader.stages.at(done - 1)
+        stage = self.config.stage_at(done - 1)
         row = self.losses.means() | {"rate": self.progress.rate, "batch": stage.batch, "crop": stage.crop}
         if self.logs is not None:
             self.logs.add("loss", done, row, steps_per_s=self.progress.steps_per_s)

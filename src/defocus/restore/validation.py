@@ -45,30 +45,25 @@ class ValidationPairs:
             PairRequest(n, index, 0) for n, source in enumerate(self._sources) for index in range(len(source))
         ]
         count = min(settings.pairs or len(everything), len(everything))
-        self._requests = [everything[n * len(everything) // count] for n in range(count)]
-        requests = [tuple(request) for request in self._requests]
+        self.requests = [everything[n * len(everything) // count] for n in range(count)]
+        requests = [tuple(request) for request in self.requests]
         self.identity = hashlib.sha256(f"{fingerprint(self._sources)} {requests}".encode()).hexdigest()
         for number, source in enumerate(self._sources):
             if isinstance(source, PairDataset):
-                indices = [request.number for request in self._requests if request.source == number]
+                indices = [request.number for request in self.requests if request.source == number]
                 need = f"the {WINDOW_PX} pixels that SSIM needs: take larger ones to validate with"
                 source.check_sizes(indices, WINDOW_PX, need, report)
         self._keep = data.kind == "synthesis" or data.cache != "no"
         self._pairs: dict[int, Pair] = {}
 
     def __len__(self) -> int:
-        return len(self._requests)
-
-    def name(self, number: int) -> str:
-        """Name of a pair, for messages."""
-        request = self._requests[number]
-        return self._sources[request.source].name(request.number)
+        return len(self.requests)
 
     def pair(self, number: int) -> Pair:
         """Blurred and sharp picture, whole numbers."""
         if number in self._pairs:
             return self._pairs[number]
-        request = self._requests[number]
+        request = self.requests[number]
         (pair,) = self._sources[request.source].batch([request.number])
         if self._keep:
             self._pairs[number] = pair

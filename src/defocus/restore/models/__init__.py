@@ -2,7 +2,7 @@
 
     build_model("nafnet", "small", width=16)
 
-Weights are random until `checkpoints.load_weights` reads them. `MODELS` lists the names, `SIZES` the sizes.
+Weights are random; `checkpoints.load_model` reads them. `MODELS` lists the names, `SIZES` the sizes.
 """
 
 from __future__ import annotations

@@ -92,11 +92,6 @@ def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
     return None, {}, _stripped(_checked(content, file))
 
 
-def load_weights(model: nn.Module, file: str | Path) -> None:
-    """Fill a network. Raises `WeightsError` that lists every key that does not fit, and changes nothing then."""
-    fill(model, read_weights(file)[2], file)
-
-
 def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> Network:
     """The network of a file with its weights, in evaluation mode; its `name` says which it is.
 
@@ -128,7 +123,7 @@ def recognise(state: Mapping[str, Tensor]) -> str | None:
 
 
 def fill(model: nn.Module, state: Mapping[str, Tensor], file: str | Path | None = None) -> None:
-    """Fill a network from the state of a file that was read already, as `load_weights` does."""
+    """Fill a network. Raises `WeightsError` that lists every key that does not fit, and changes nothing then."""
     check_fit(model, state, file)
     broken = [key for key, value in state.items() if value.is_floating_point() and not bool(value.isfinite().all())]
     if broken:
