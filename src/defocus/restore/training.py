@@ -139,7 +139,10 @@ class _Training:
         self.network.to(self.device, memory_format=self.layout)
         self.average = Average(self.network, config.ema)
         self.model, self.optimizer = accelerator.prepare(self.network, self._optimizer())
-        self.losses = _Losses()
+        # Losses and gradient norms of the steps since the last log: on the device until somebody looks, then as rows.
+        self.waiting: list[tuple[int, Tensor]] = []
+        self.rows: list[list[float]] = []
+        self.columns: list[str] = []
         self.logs: TrainLogs | None = None  # of the main process
         self.best: dict[str, float] = {}
         self.history: list[dict[str, float]] = []
@@ -203,21 +206,32 @@ class _Training:
             ) from error
         self.average.update(self.network, step)
         row = torch.cat((torch.stack(rows).mean(0), norm.detach().float().reshape(1)))
-        self.losses.add(step, ["loss", *loss.parts, "gradient_norm"], row)
+        self.columns = ["loss", *loss.parts, "gradient_norm"]
+        self.waiting.append((step, row))
 
     def _look(self) -> None:
-        """Bring the losses that wait to the host. Raises `TrainingError` where one is no number."""
-        for step, row in self.losses.fetch(self.accelerator):
+        """Bring the losses that wait to the host, means over all processes. Raises `TrainingError` where one is no
+        number."""
+        if not self.waiting:
+            return
+        steps, tensors = zip(*self.waiting, strict=True)
+        self.waiting = []
+        rows = self.accelerator.reduce(torch.stack(tensors), "mean").tolist()
+        self.rows += rows
+        for step, row in zip(steps, rows, strict=True):
             # With fp16, steps are left out where gradients overflow.
             numbers = row[:-1] if self.config.compute.precision == "fp16" else row
             if not all(abs(value) < float("inf") for value in numbers):
-                raise self._not_finite(step, dict(zip(self.losses.columns, row, strict=True)))
+                raise self._not_finite(step, dict(zip(self.columns, row, strict=True)))
             self.progress.loss = row[0]
 
     def _log(self, done: int) -> None:
         self._look()
         stage = self.config.stage_at(done - 1)
-        row = self.losses.means() | {"rate": self.progress.rate, "batch": stage.batch, "crop": stage.crop}
+        means = [sum(column) / len(column) for column in zip(*self.rows, strict=True)]
+        self.rows = []
+        row = dict(zip(self.columns, means, strict=True))
+        row |= {"rate": self.progress.rate, "batch": stage.batch, "crop": stage.crop}
         if self.logs is not None:
             self.logs.add("loss", done, row, steps_per_s=self.progress.steps_per_s)
 
@@ -265,8 +279,8 @@ class _Training:
             "average": average.state_dict() if self.config.ema else None,
             "optimizer": self.optimizer.state_dict(),
             "scaler": scaler.state_dict() if scaler is not None else None,
-            "rows": self.losses.rows,
-            "columns": self.losses.columns,
+            "rows": self.rows,
+            "columns": self.columns,
             "best": self.best,
             "history": self.history,
         }
@@ -289,7 +303,7 @@ class _Training:
             self.folder.write_config(self.config)
         if state is None:
             return 0
-        self.losses.rows, self.losses.columns = state["rows"], state["columns"]
+        self.rows, self.columns = state["rows"], state["columns"]
         if not other_judges(state, self.judges):  # scores of other pairs are no match for those to come
             self.best, self.history = state["best"], state["history"]
             self.judges = self.judges or state.get("validation")
@@ -355,32 +369,3 @@ class _Training:
             "pairs": self.loader.pairs,
             "changes": self.changes,
         }
-
-
-class _Losses:
-    """Losses and gradient norms of the steps since the last log, on the device until somebody looks."""
-
-    def __init__(self) -> None:
-        self.columns: list[str] = []
-        self.rows: list[list[float]] = []  # on the host, but in no log yet
-        self._waiting: list[tuple[int, Tensor]] = []
-
-    def add(self, step: int, columns: list[str], row: Tensor) -> None:
-        self.columns = columns
-        self._waiting.append((step, row))
-
-    def fetch(self, accelerator: Accelerator) -> list[tuple[int, list[float]]]:
-        """Steps and rows that were waiting, means over all processes."""
-        if not self._waiting:
-            return []
-        steps, rows = zip(*self._waiting, strict=True)
-        self._waiting = []
-        values = accelerator.reduce(torch.stack(rows), "mean").tolist()
-        self.rows += values
-        return list(zip(steps, values, strict=True))
-
-    def means(self) -> dict[str, float]:
-        """Means over the rows since the last call."""
-        means = [sum(column) / len(column) for column in zip(*self.rows, strict=True)]
-        self.rows = []
-        return dict(zip(self.columns, means, strict=True))
