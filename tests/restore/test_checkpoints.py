@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from defocus.errors import WeightsError
 from defocus.restore.models import MODELS, Network, build_model
-from defocus.restore.models.checkpoints import fill, load_model, read_weights, recognise, save_weights
+from defocus.restore.models.checkpoints import FORMAT, fill, load_model, read_weights, recognise, save_weights
 
 from .small_training import TINY
 
@@ -168,6 +172,76 @@ def test_bad_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     refused("cut.pth", "cannot be read|torch.save")
 
 
+def holding_itself() -> dict[str, Any]:
+    content: dict[str, Any] = {"iter": 3}
+    content["params"] = content
+    return content
+
+
+def ours(**changes: Any) -> dict[str, Any]:
+    model = tiny("nafnet")
+    return {
+        "format": FORMAT,
+        "model": "nafnet",
+        "options": model.options.model_dump(),
+        "state": model.state_dict(),
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"format": FORMAT}, "says that it is ours, but not of which network"),
+        (ours(model=3), "says that it is ours, but not of which network"),
+        (ours(options=[1]), "says that it is ours, but not of which network"),
+        (ours(state={"intro.weight": "text"}), "no tensors are: intro.weight"),
+        (ours(state={7: torch.zeros(1)}), "no tensors are: 7"),
+        (ours(state=None), "holds a NoneType"),
+        (ours(model="nafnett"), "did you mean 'nafnet'"),
+        (ours(options={"name": "nafnet"}), "multiple values"),
+        (ours(options={"width": 1024, "encoder_blocks": [128] * 6, "decoder_blocks": [128] * 6}), "keys fit"),
+        (ours(state={"intro.weight": torch.zeros(1).expand(2**20, 2**20)}), "no tensors are: intro.weight"),
+        (ours(state={"a\nb": torch.zeros(1)}), r"unexpected: 'a\\nb'"),
+        (holding_itself(), "no tensors are: iter, params"),
+    ],
+)
+def test_crafted_files_are_one_line(content: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """What says that it is ours is looked at like what others made; no network is built for a file that lies."""
+    torch.save(content, tmp_path / "crafted.pt")
+    with pytest.raises(WeightsError, match=message) as caught:
+        load_model(tmp_path / "crafted.pt")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compressed_file_is_not_unpacked(tmp_path: Path) -> None:
+    """A few bytes that would become many."""
+    torch.save({"params": {"w": torch.zeros(1000)}}, tmp_path / "plain.pt")
+    with ZipFile(tmp_path / "plain.pt") as plain, ZipFile(tmp_path / "small.pt", "w", ZIP_DEFLATED) as small:
+        for entry in plain.infolist():
+            small.writestr(entry.filename, plain.read(entry))
+    with pytest.raises(WeightsError, match="is compressed, which"):
+        read_weights(tmp_path / "small.pt")
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_damaged_bytes_are_one_line_or_weights(suffix: str, tmp_path: Path) -> None:
+    file, random = tmp_path / f"w{suffix}", np.random.default_rng(0)
+    save_weights(file, "nafnet", {"width": 8}, {f"layer.{n}": torch.arange(3.0) for n in range(3)})
+    whole = file.read_bytes()
+    refused = 0
+    for _ in range(150):
+        data = bytearray(whole[: random.integers(len(whole))] if random.random() < 0.2 else whole)
+        for place in random.integers(0, max(len(data), 1), random.integers(1, 9)) if data else ():
+            data[place] = random.integers(256)
+        file.write_bytes(data)
+        try:
+            state = read_weights(file)[2]
+            assert all(isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in state.items())
+        except WeightsError:
+            refused += 1
+    assert refused > 30
+
+
 def test_numbers_that_are_none(tmp_path: Path) -> None:
     state = tiny("nafnet").state_dict()
     state["intro.bias"] = torch.full_like(state["intro.bias"], float("nan"))
@@ -187,7 +261,13 @@ def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path: Path) -> Non
 
 
 def test_equal_weights_are_equal_bytes(tmp_path: Path) -> None:
-    for name in ("a.pt", "b.pt"):
-        save_weights(tmp_path / name, "nafnet", {"width": 8}, {"intro.bias": torch.arange(3.0)})
+    """By whatever process they are written, under whatever name."""
+    code = """
+import sys, torch
+from defocus.restore.models.checkpoints import save_weights
+save_weights(sys.argv[1], "nafnet", {"width": 8}, {"intro.bias": torch.arange(3.0)})
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.pt")], check=True)
+    save_weights(tmp_path / "b.pt", "nafnet", {"width": 8}, {"intro.bias": torch.arange(3.0)})
     assert (tmp_path / "a.pt").read_bytes() == (tmp_path / "b.pt").read_bytes()
     assert len(list(tmp_path.iterdir())) == 2

@@ -535,7 +535,14 @@ def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: P
 def test_files_that_are_not_ours_are_left(tmp_path: Path) -> None:
     """Whatever stands in the place of a result and is not what the journal says, with --overwrite or without."""
     jobs = photographs(tmp_path, "a.png", "b.png")
+    for name in (".a.png.0123456789ab.part", ".thesis.0123456789ab.part", ".a.png.part"):
+        (tmp_path / "out").mkdir(exist_ok=True)
+        (tmp_path / "out" / name).write_bytes(b"half a file")
     run_jobs(jobs)
+    assert [path.name for path in sorted((tmp_path / "out").glob("*.part"))] == [
+        ".a.png.part",
+        ".thesis.0123456789ab.part",
+    ]
     result, photo = jobs[0].out, jobs[0].photo
 
     def changed() -> None:

@@ -221,6 +221,56 @@ def test_folders_that_are_no_place_for_a_training(pairs: Path, tmp_path: Path) -
         train(settings(pairs), tmp_path / "file")
 
 
+def tree(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def test_nobody_s_files_are_replaced_or_removed(
+    pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that only looks like one of a training; in one of ours, files in the way of ours, and beside them."""
+    foreign, out = tmp_path / "foreign", tmp_path / "run"
+    (foreign / "pictures").mkdir(parents=True)
+    for name in ("config.json", "best.pt", "loss.csv", "pictures/wedding.jpg"):
+        (foreign / name).write_text(f"{{}} {name} of the user")
+    before = tree(foreign)
+    for anew in (False, True):
+        with pytest.raises(
+            OwnershipError, match=r"holds best\.pt, config\.json, loss\.csv and 1 more and was not made for"
+        ):
+            train(settings(pairs, steps=2), foreign, anew=anew)
+        assert tree(foreign) == before
+    config = settings(pairs, steps=2, validation={"every": 2, "images": 1})
+    train(config, out)
+    (out / "pictures" / "wedding.jpg").write_text("mine")
+    for name in ("config.json", "best.pt", "last.pt", "loss.csv", "run.jsonl", "pictures/step-00000002.png"):
+        own = (out / name).read_bytes()
+        (out / name).write_bytes(b"the user's" + own)
+        before = tree(out)
+        for anew in (False, True):
+            with pytest.raises(OwnershipError, match=f"{name}: was not made by this program, or was changed since"):
+                train(config, out, anew=anew)
+            assert tree(out) == before, name
+        (out / name).write_bytes(own)
+    with (out / "run.jsonl").open("a") as file:
+        file.write('{"event": "cut by a ki')
+    train(config, out)
+    assert [json.loads(line)["event"] for line in (out / "run.jsonl").read_text().splitlines()[:2]] == [
+        "began",
+        "ended",
+    ]
+    (tmp_path / "config.json").write_text(json.dumps(config.as_json()))
+    (tmp_path / "same.toml").write_text('recipe = "nafnet-small"\nsteps = 1')
+    assert run(["train", str(tmp_path / "same.toml"), "--out", str(out), "--anew", "--data", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "--anew removes 8 files that a training made" in message
+    assert "it leaves pictures/wedding.jpg" in message
+    before = tree(out)
+    train(config, out, anew=True)
+    assert tree(out).keys() == before.keys()
+    assert (out / "pictures" / "wedding.jpg").read_text() == "mine"
+
+
 def test_no_finite_numbers(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = settings(pairs, save={"every": 4}, logs={"every": 50}, batch=2)
     build = train_module.build_loss

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -41,13 +42,14 @@ from ..files.pictures import (
     stored_bits,
 )
 from ..files.settings import settings_difference
-from ..files.stores import open_store, write_file
+from ..files.stores import SUFFIX, open_store, write_file
 from ._torch import nn, torch
 from .tiles import deblur
 
 LINES = ".defocus.jsonl"
 ADVICE = "--overwrite makes it anew, or take another folder"
 SUM_LENGTH = 32  # of a sum in the journal
+TEMPORARY = re.compile(rf"\.(.+)\.[0-9a-f]{{12}}{re.escape(SUFFIX)}")  # what a killed write of a file leaves
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,15 @@ class Results:
         open_store(self.folder).check_writable()
         self.by = json.loads(json.dumps(dict(by), default=str))
         self._journal = Journal(self.folder / LINES, "result")
+
+    def sweep(self, jobs: Iterable[DeblurJob]) -> None:
+        """Remove what killed writes of these results left."""
+        results = {job.out for job in jobs}
+        for folder in {result.parent for result in results}:
+            for path in folder.glob(f".*{SUFFIX}"):
+                temporary = TEMPORARY.fullmatch(path.name)
+                if temporary and folder / temporary[1] in results:
+                    path.unlink(missing_ok=True)
 
     def check(self, jobs: Iterable[DeblurJob], *, overwrite: bool) -> None:
         """Raise `PhotoError` for a result that is there and may not be: not skipped, or with `overwrite` not replaced.
@@ -281,6 +292,7 @@ def deblur_files(
     or were made by something else, raise `PhotoError` before any work.
     """
     results.check(jobs, overwrite=overwrite)
+    results.sweep(jobs)
     summary = DeblurSummary()
     start = time.perf_counter()
     model = model.to(settings.device).eval()
