@@ -317,6 +317,10 @@ def test_other_pictures_under_the_same_names_are_other_pairs(tmp_path: Path) -> 
         lines[1]["files"]["sharp"]["sha256"] = "0" * 64
         (ours / JSON_LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
         assert identity(ours) != identity_of_ledger
+        lines[0]["files"]["sharp"]["path"] = "../elsewhere.tar"
+        (ours / JSON_LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with pytest.raises(DatasetError, match="not a path within"):
+            PairDataset(ours)[0]
 
 
 def test_other_photographs_or_lenses_of_a_plan_are_other_pairs(tmp_path: Path) -> None:
