@@ -19,6 +19,7 @@ import io
 import json
 import os
 import re
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -82,7 +83,7 @@ class RunFolder:
         target = self.state_file(state["step"])
         try:
             with self.files.writing(f"states/{target.name}") as file:
-                torch.save(state, file)
+                torch.save(_canonical(state), file)
         except (DatasetError, RuntimeError) as error:  # torch's writer tells a full disk by a RuntimeError
             raise TrainingError(
                 f"{target}: cannot be written: {getattr(error, 'message', None) or error}; free some space and run "
@@ -92,6 +93,18 @@ class RunFolder:
         for old in sorted(self.states.glob("step-*.pt"))[:-keep]:
             if old != best:
                 self.files.remove(f"states/{old.name}")
+
+
+def _canonical(part: Any) -> Any:
+    """An equal value in which equal texts are one object and no containers are shared: a pickle tells such things, and
+    a state that was loaded and one that was not shall be equal bytes."""
+    if isinstance(part, str):
+        return sys.intern(part)
+    if isinstance(part, dict):
+        return {_canonical(key): _canonical(value) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return type(part)(map(_canonical, part))
+    return part
 
 
 def read_state(file: Path) -> State:
