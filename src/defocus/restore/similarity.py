@@ -66,18 +66,18 @@ def grey(image: Float[np.ndarray, "rows cols 3"]) -> Float[np.ndarray, "rows col
     return np.round(np.asarray(image, np.float64) @ np.array(LUMA) * 255.0)
 
 
-def display_values(picture: RgbPicture) -> Float[np.ndarray, "..."]:
-    """A picture as display values: floating-point numbers as they are, whole numbers of 8 or 16 bits over their white.
+def display_values(picture: RgbPicture, kind: type[np.floating] = np.float32) -> Float[np.ndarray, "..."]:
+    """A picture as display values of a `kind`: floating-point numbers, or whole numbers of 8 or 16 bits over their white.
 
     Raises `DefocusError` for other kinds of numbers, whose white nobody knows.
     """
     if np.issubdtype(picture.dtype, np.floating):
-        return picture
+        return picture.astype(kind, copy=False)
     if picture.dtype not in (np.uint8, np.uint16):
         raise DefocusError(
             f"a picture of {picture.dtype}; expected display values 0..1, or whole numbers as uint8 or uint16"
         )
-    return picture / np.float32(np.iinfo(picture.dtype).max)
+    return picture / kind(np.iinfo(picture.dtype).max)
 
 
 def batch_psnr(a: Tensor, b: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def _checked(
         raise DefocusError(f"a picture of shape {list(image.shape)}; expected [rows, columns, 3]")
     if channels not in ("rgb", "grey"):
         raise DefocusError(f"channels {channels!r}; expected rgb or grey")
-    a, b = (display_values(picture).astype(np.float64) for picture in (image, truth))
+    a, b = (display_values(picture, np.float64) for picture in (image, truth))
     for what, values in (("picture", a), ("truth", b)):
         if not np.isfinite(values).all():
             raise DefocusError(f"{int((~np.isfinite(values)).sum())} values of the {what} are no finite numbers")
