@@ -67,7 +67,7 @@ def grey(image: Float[np.ndarray, "rows cols 3"]) -> Float[np.ndarray, "rows col
 
 
 def display_values(picture: RgbPicture, kind: type[np.floating] = np.float32) -> Float[np.ndarray, "..."]:
-    """A picture as display values of a `kind`: floating-point numbers, or whole numbers of 8 or 16 bits over their white.
+    """A picture as display values of a `kind`: floating-point numbers, or whole numbers of 8 or 16 bits by their white.
 
     Raises `DefocusError` for other kinds of numbers, whose white nobody knows.
     """
