@@ -49,14 +49,14 @@ def one(photo: Path, weights: Path, out: Path) -> dict[str, Any]:
     """In a process of its own: its peak is this photograph's."""
     import torch
 
-    from defocus.restore.deblurring import DeblurJob, Results, TileSettings, deblur_files
+    from defocus.restore.deblurring import DeblurFolder, DeblurJob, TileSettings, deblur_files
     from defocus.restore.models.checkpoints import load_model
 
     torch.set_num_threads(2)
     model = load_model(weights)
     small = out / "warm.jpg"
     photograph(small, (TILE, TILE))
-    settings, results = TileSettings(TILE, OVERLAP), Results(out, {})
+    settings, results = TileSettings(TILE, OVERLAP), DeblurFolder(out, {})
     deblur_files(model, [DeblurJob(small, out / "warm_out.jpg", 8)], settings, results)  # what starts on first use
     base = peak_gb()
     start = time.perf_counter()

@@ -23,9 +23,9 @@ from defocus.files.exif import Metadata, read_metadata, upright  # noqa: E402
 from defocus.files.pictures import encoded, quantise  # noqa: E402
 from defocus.photo import read_picture  # noqa: E402
 from defocus.restore.deblurring import (  # noqa: E402
+    DeblurFolder,
     DeblurJob,
     DeblurSummary,
-    Results,
     TileSettings,
     choose_device,
     deblur_files,
@@ -88,7 +88,7 @@ def whole(model: nn.Module, image: np.ndarray) -> np.ndarray:
 
 
 def restore(job: DeblurJob, model: nn.Module | None = None) -> list[str]:
-    return deblur_photo(model or Brighter(), job, TileSettings(), Results(job.out.parent, {}))
+    return deblur_photo(model or Brighter(), job, TileSettings(), DeblurFolder(job.out.parent, {}))
 
 
 # Tiles
@@ -344,7 +344,7 @@ def test_folders_resume_and_one_bad_file(tmp_path: Path) -> None:
     jobs = plan_jobs(photos, out, recursive=True)
     assert [job.out.relative_to(out).as_posix() for job in jobs] == ["a.jpg", "b.png", "broken.jpg", "more/c.png"]
     reports: list[tuple[str, float]] = []
-    results = Results(out, {})
+    results = DeblurFolder(out, {})
     first = deblur_files(Brighter(), jobs, TileSettings(), results, progress=lambda *one: reports.append(one))
     assert len(first.done) == 3
     assert [photo.name for photo, _ in first.failed] == ["broken.jpg"]
@@ -502,7 +502,7 @@ def photographs(folder: Path, *names: str) -> list[DeblurJob]:
 def run_jobs(
     jobs: list[DeblurJob], by: dict[str, object] | None = None, model: nn.Module | None = None, **more: bool
 ) -> DeblurSummary:
-    results = Results(jobs[0].out.parent, by or {"weights": "1", "tile": 64})
+    results = DeblurFolder(jobs[0].out.parent, by or {"weights": "1", "tile": 64})
     return deblur_files(model or nn.Identity(), jobs, TileSettings(), results, **more)
 
 

@@ -121,7 +121,7 @@ def deblur(
     """
     from ..files.ownership import file_sum
     from ..restore.config import merged, parse_change
-    from ..restore.deblurring import SUM_LENGTH, Results, TileSettings, choose_device, deblur_files, plan_jobs
+    from ..restore.deblurring import SUM_LENGTH, DeblurFolder, TileSettings, choose_device, deblur_files, plan_jobs
     from ..restore.models.checkpoints import load_model
     from ..restore.tiles import check_precision, plan_tiles
 
@@ -138,7 +138,7 @@ def deblur(
     decisive = {"options": changes, "tile": tile, "overlap": overlap, "precision": precision, "bits": bits}
     by = {"weights": file_sum(weights)[:SUM_LENGTH], "model": network.name} | decisive
     with ProgressBar() as bar:
-        summary = deblur_files(network, jobs, settings, Results(out, by), overwrite=overwrite, progress=bar)
+        summary = deblur_files(network, jobs, settings, DeblurFolder(out, by), overwrite=overwrite, progress=bar)
     for photo, note in summary.notes:
         typer.echo(f"{photo.name}: {note}")
     for _, reason in summary.failed:

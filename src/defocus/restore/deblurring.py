@@ -83,7 +83,7 @@ class DeblurSummary:
     seconds: float = 0.0
 
 
-class Results:
+class DeblurFolder:
     """A folder of results, and `by` what this run makes them. Raises `DatasetError` if nothing can be written there."""
 
     def __init__(self, folder: str | Path, by: Mapping[str, Any]) -> None:
@@ -252,7 +252,7 @@ def deblur_photo(
     model: nn.Module,
     job: DeblurJob,
     settings: TileSettings,
-    results: Results,
+    results: DeblurFolder,
     progress: Callable[[int, int], Any] | None = None,
 ) -> list[str]:
     """Restore one photograph and write the result; notes on what was changed or left out."""
@@ -281,7 +281,7 @@ def deblur_files(
     model: nn.Module,
     jobs: Sequence[DeblurJob],
     settings: TileSettings,
-    results: Results,
+    results: DeblurFolder,
     *,
     overwrite: bool = False,
     progress: Callable[[str, float], Any] | None = None,
