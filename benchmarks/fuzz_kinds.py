@@ -351,7 +351,7 @@ def _journal_attempt(rng: random.Random, folder: Path) -> Attempt:
     """A journal, the journal of a folder of results, or the mark of an owned folder, damaged and read."""
     from defocus.files.journal import Journal
     from defocus.files.ownership import FILES, MARK, OwnedFolder
-    from defocus.restore.made_by import LINES, MadeBy
+    from defocus.restore.deblurring import LINES, DeblurFolder, DeblurJob, photo_state
 
     place = folder / "journal"
     shutil.rmtree(place, ignore_errors=True)
@@ -370,13 +370,12 @@ def _journal_attempt(rng: random.Random, folder: Path) -> Attempt:
             return again.is_done("thing 1", value=1), again.get("thing 2"), again.write("thing 9", value=9)
 
     elif way == 1:
-        made_by = MadeBy(place / "results", {"weights": "0" * 32, "tile": 64})
-        made_by.note(result, {"bytes": 10, "mtime_ns": 1, "sum": "0" * 32})
-        result.write_bytes(b"result")
-        file = place / "results" / LINES
+        by, job = {"weights": "0" * 32, "tile": 64}, DeblurJob(photo, result)
+        DeblurFolder(place / "results", by).write(job, b"result", photo_state(photo))
+        file, overwrite = place / "results" / LINES, rng.random() < 0.5
 
         def read() -> Any:
-            return MadeBy(place / "results", {"weights": "0" * 32, "tile": 64}).check([(result, photo)])
+            return DeblurFolder(place / "results", by).check([job], overwrite=overwrite)
 
     else:
         owned = OwnedFolder(place / "owned", "evaluation")
