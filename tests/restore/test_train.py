@@ -107,14 +107,10 @@ def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> No
     for name in ("loss.csv", "validation.csv"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
     assert [row["step"] for row in rows(log)] == [str(n) for n in range(4, 41, 4)]
-    for name in ("last.pt", "best.pt"):
-        assert equal(weights(cut / name), weights(whole / name)), name
-    ours, theirs = (read_state(folder / "states" / "step-00000040.pt") for folder in (cut, whole))
-    assert equal(ours["model"], theirs["model"])
-    assert not equal(ours["model"], ours["average"])
-    for one, other in zip(ours["optimizer"]["state"].values(), theirs["optimizer"]["state"].values(), strict=True):
-        assert equal(one, other)
-    assert ours["history"] == theirs["history"]
+    for name in ("last.pt", "best.pt", "states/step-00000040.pt"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+    state = read_state(cut / "states" / "step-00000040.pt")
+    assert not equal(state["model"], state["average"])
     events = [json.loads(line) for line in (cut / "run.jsonl").read_text().splitlines()]
     assert [(e["event"], e["step"]) for e in events] == [("began", 0), ("resumed", latest), ("ended", 40)]
     # And what it learnt is of use: the average is kept, the file says what it is of.
