@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -232,6 +233,7 @@ def cluster(needed: bool) -> Iterator[str]:
     if not needed:
         yield ""
         return
+    os.environ |= {"RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}  # for it and its users
     code = """
 import logging, ray, sys
 ray.init(address="local", num_cpus=4, include_dashboard=False, object_store_memory=2**27, logging_level=logging.ERROR)
