@@ -106,48 +106,6 @@ def _field_head(field: float, reports: Sequence[dict[str, Any]]) -> tuple[str, s
     return field_name(field), where
 
 
-def compute_through_focus(
-    camera: Camera,
-    *,
-    field: tuple[float, float] = (0.0, 0.0),
-    depths_m: Sequence[float] | None = None,
-    sensor_shifts_mm: Sequence[float] | None = None,
-    size: int | None = None,
-    bands: BandsLike = "rgb",
-    **options: Any,
-) -> PsfGrid:
-    """A row of PSFs of a point that appears at `field`; `options` go to `psfs`.
-
-    Either the point lies at each of `depths_m`, or it lies at the focus distance and the sensor stands each of
-    `sensor_shifts_mm` behind its place (towards the lens where negative). Field heights count on the prescription's
-    image plane; windows follow the chief ray.
-    """
-    if depths_m is not None and sensor_shifts_mm is None:
-        blur = [camera.circle_of_confusion_px(d) for d in depths_m]
-        batch = camera.psfs(list(depths_m), field, size, bands, **options)
-        heads = tuple((style.distance(d), f"CoC {style.signed(c, 1)} px") for d, c in zip(depths_m, blur, strict=True))
-        what = "point at different depths"
-    elif sensor_shifts_mm is not None and depths_m is None:
-        cameras = [camera.shifted(camera.sensor_z_mm + shift) for shift in sensor_shifts_mm]
-        batch = psfs(cameras, camera.focus_m, field, size, bands, **options)
-        sides = ["towards the lens" if z < 0.0 else "behind" if z > 0.0 else "focus" for z in sensor_shifts_mm]
-        heads = tuple((f"{style.signed(1e3 * z, 0)} µm", s) for z, s in zip(sensor_shifts_mm, sides, strict=True))
-        what = "sensor at different places"
-    else:
-        raise DefocusError("give depths_m or sensor_shifts_mm")
-    place = "axis" if field == (0.0, 0.0) else f"field ({field[0]:g}, {field[1]:g})"
-    return PsfGrid(
-        camera,
-        batch.psf[None],
-        batch.bands,
-        (batch.reports,),
-        f"{what} · {place} · {style.setting(camera.f_number, camera.focus_m)}",
-        heads=heads,
-        sides=(),
-        depths_m=tuple(depths_m or ()),
-    )
-
-
 @style.look()
 def draw_psf_grid(grid: PsfGrid, *, scale: Scale = "linear", decades: float = DECADES) -> Figure:
     """The grid as a figure; `scale` "log" shows `decades` below each tile's maximum."""
@@ -179,7 +137,47 @@ def draw_psf_grid(grid: PsfGrid, *, scale: Scale = "linear", decades: float = DE
     return sheet.figure
 
 
-def draw_through_focus(camera: Camera, *, scale: Scale = "linear", decades: float = DECADES, **options: Any) -> Figure:
-    """A row of PSFs through the focus; `options` as for `compute_through_focus`."""
+def draw_through_focus(
+    camera: Camera,
+    *,
+    field: tuple[float, float] = (0.0, 0.0),
+    depths_m: Sequence[float] | None = None,
+    sensor_shifts_mm: Sequence[float] | None = None,
+    size: int | None = None,
+    bands: BandsLike = "rgb",
+    scale: Scale = "linear",
+    decades: float = DECADES,
+    **options: Any,
+) -> Figure:
+    """A row of PSFs of a point that appears at `field`; `options` go to `psfs`.
+
+    Either the point lies at each of `depths_m`, or it lies at the focus distance and the sensor stands each of
+    `sensor_shifts_mm` behind its place (towards the lens where negative). Field heights count on the prescription's
+    image plane; windows follow the chief ray.
+    """
     check_scale(scale)
-    return draw_psf_grid(compute_through_focus(camera, **options), scale=scale, decades=decades)
+    if depths_m is not None and sensor_shifts_mm is None:
+        blur = [camera.circle_of_confusion_px(d) for d in depths_m]
+        batch = camera.psfs(list(depths_m), field, size, bands, **options)
+        heads = tuple((style.distance(d), f"CoC {style.signed(c, 1)} px") for d, c in zip(depths_m, blur, strict=True))
+        what = "point at different depths"
+    elif sensor_shifts_mm is not None and depths_m is None:
+        cameras = [camera.shifted(camera.sensor_z_mm + shift) for shift in sensor_shifts_mm]
+        batch = psfs(cameras, camera.focus_m, field, size, bands, **options)
+        sides = ["towards the lens" if z < 0.0 else "behind" if z > 0.0 else "focus" for z in sensor_shifts_mm]
+        heads = tuple((f"{style.signed(1e3 * z, 0)} µm", s) for z, s in zip(sensor_shifts_mm, sides, strict=True))
+        what = "sensor at different places"
+    else:
+        raise DefocusError("give depths_m or sensor_shifts_mm")
+    place = "axis" if field == (0.0, 0.0) else f"field ({field[0]:g}, {field[1]:g})"
+    grid = PsfGrid(
+        camera,
+        batch.psf[None],
+        batch.bands,
+        (batch.reports,),
+        f"{what} · {place} · {style.setting(camera.f_number, camera.focus_m)}",
+        heads=heads,
+        sides=(),
+        depths_m=tuple(depths_m or ()),
+    )
+    return draw_psf_grid(grid, scale=scale, decades=decades)

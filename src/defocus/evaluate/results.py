@@ -169,15 +169,14 @@ class Results:
 
     def as_csv(self) -> str:
         """One line for each picture and row."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["test", "row", "model", "trained_on", "image", "blur_px", *self.table.metrics])
+        heads = ("test", "row", "model", "trained_on", "image", "blur_px", *self.table.metrics)
         names = {row.key: (row.label, row.trained_on) for row in self.table.rows}
+        rows = []
         for r in self.records:
             blur = "" if r.blur_px is None else f"{r.blur_px:.4g}"
             values = [repr(r.values[m]) if m in r.values else "" for m in self.table.metrics]
-            writer.writerow([r.test, r.row, *names[r.row], r.image, blur, *values])
-        return out.getvalue()
+            rows.append(dict(zip(heads, (r.test, r.row, *names[r.row], r.image, blur, *values), strict=True)))
+        return csv_text(rows, heads)
 
 
 def pooled(results: Results, groups: Sequence[tuple[TableRow, Sequence[TableRow]]]) -> Results:
@@ -241,11 +240,10 @@ def number_text(value: float, decimals: int, *, signed: bool = False) -> str:
     return plus + text.replace("-", "−")
 
 
-def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows of one set of keys as CSV: numbers with six digits, NaN as nothing."""
-    rows = list(rows)
+def csv_text(rows: Sequence[Mapping[str, Any]], heads: Sequence[str] | None = None) -> str:
+    """Rows of one set of keys, the heads, as CSV: floats with six digits, NaN as nothing."""
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(buffer, heads or list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
         cells = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()}

@@ -186,7 +186,7 @@ def open_test_set(
         images = own_pairs(folder, split)
     elif kind in FACTS:
         images = published_pairs(kind, folder, split)
-        notes = _check_count(FACTS[kind], len(images), split, folder, partial)
+        notes = _count_notes(FACTS[kind], len(images), split, folder, partial)
     else:
         raise DatasetError(f"kind {kind!r}; known are {', '.join((*FACTS, 'pairs', 'photographs'))}", file=folder)
     if limit is not None and limit < len(images):
@@ -196,7 +196,7 @@ def open_test_set(
     if kind != "pairs" or (open_store(folder).is_local and not is_pair_folder(open_store(folder))):
         sizes = check_sizes(tuple(images))
         if kind in FACTS:
-            notes += _check_size(FACTS[kind], sizes, folder, partial)
+            notes += _size_notes(FACTS[kind], sizes, folder, partial)
     return TestSet(name or (FACTS[kind].title if kind in FACTS else kind), kind, tuple(images), tuple(notes))
 
 
@@ -271,34 +271,30 @@ def pair_folders(blurred: Path, sharp: Path) -> list[TestImage]:
     ]
 
 
-def _check_count(facts: Facts, count: int, split: str, folder: str | Path, partial: bool) -> list[str]:
-    count_expected = facts.counts.get(split)
-    if count_expected is None or count == count_expected:
+def _count_notes(facts: Facts, count: int, split: str, folder: str | Path, partial: bool) -> list[str]:
+    expected = facts.counts.get(split)
+    if expected is None or count == expected:
         return []
     purpose = "validation" if split == "validation" else f"{split}ing"
-    message = f"{count} pairs; {facts.title} has {count_expected:,} for {purpose}"
+    message = f"{count} pairs; {facts.title} has {expected:,} for {purpose}"
     if facts.certain and not partial:
-        raise DatasetError(
-            f"{message}: complete it ({facts.arrange}), or write partial = true where the table names it", file=folder
-        )
+        advice = f"complete it ({facts.arrange}), or write partial = true where the table names it"
+        raise DatasetError(f"{message}: {advice}", file=folder)
     return [message + ("" if facts.certain else ", as far as we know")]
 
 
-def _check_size(facts: Facts, sizes: Mapping[str, tuple[int, int]], folder: str | Path, partial: bool) -> list[str]:
+def _size_notes(facts: Facts, sizes: Mapping[str, tuple[int, int]], folder: str | Path, partial: bool) -> list[str]:
     if facts.size is None:
         return []
-    other = {name: size for name, size in sizes.items() if sorted(size) != sorted(facts.size)}
+    other = [(name, *size) for name, size in sizes.items() if sorted(size) != sorted(facts.size)]
     if not other:
         return []
-    name, (width, height) = next(iter(other.items()))
-    message = (
-        f"{len(other)} of {len(sizes)} pictures, such as {name} of {width}×{height}, do not have the "
-        f"{facts.size[0]}×{facts.size[1]} pixels of {facts.title}"
-    )
+    example = "{} of {}×{}".format(*other[0])
+    message = f"{len(other)} of {len(sizes)} pictures, such as {example}, do not have the "
+    message += f"{facts.size[0]}×{facts.size[1]} pixels of {facts.title}"
     if facts.size_certain and not partial:
-        raise DatasetError(
-            f"{message}: were they resized? partial = true in the table takes them as they are", file=folder
-        )
+        advice = "were they resized? partial = true in the table takes them as they are"
+        raise DatasetError(f"{message}: {advice}", file=folder)
     return [message + ("" if facts.size_certain else " (as far as we know its size)")]
 
 
