@@ -4,9 +4,10 @@
 
 An input is a valid one that this script makes (see fuzz_kinds.py), damaged by chance: bits, cuts, splices, repeated
 pieces, fields, nested brackets, huge numbers, wrong types, headers. Input n of a seed is always the same. The public
-reader of its kind has a time and an amount of memory to refuse it, by an error of `defocus.errors` in one line, or to
-accept it. Anything else is a failure: another exception, a hang, no memory, a message of several lines, a result that
-is absurd. The first inputs of each kind of failure are kept in the folder --failures, with their tracebacks.
+reader of its kind has a time and an amount of memory to refuse it, by an error of `defocus.errors` in one line that
+names the file, or to accept it. Anything else is a failure: another exception, a hang, no memory, another message, a
+result that is absurd. The first inputs of each kind of failure are kept in the folder --failures, with their
+tracebacks.
 
 Workers read many inputs each, and are ended only where one hangs. Results are merged into fuzz.json and fuzz.md by kind
 and seed: runs with other seeds add up. --quick reads a few of each kind, and writes no results. The exit code is 1
@@ -75,6 +76,8 @@ def outcome(kind: FuzzKind, number: int, seed: int, folder: Path) -> tuple[str, 
             message = str(error)
             if "\n" in message or len(message) > LONGEST_MESSAGE:
                 return f"a message of {message.count(chr(10)) + 1} lines, {len(message)} characters", data, message
+            if kind.named and name not in message:
+                return "a message without the file's name", data, message
             return "refused", data, message
         return "refused" if verdict is False else "accepted", data, name
     except KeyboardInterrupt:

@@ -45,6 +45,7 @@ class FuzzKind:
     seconds: float = 10.0  # at most
     memory_mb: int = 1500  # at most
     quick: int = 30  # inputs of a short run
+    named: bool = False  # whether every message names the file
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Files:
 
 
 def _file_kind(name: str, about: str, files: Files, **limits: Any) -> FuzzKind:
-    return FuzzKind(name, about, files.attempt, files.prepare, **limits)
+    return FuzzKind(name, about, files.attempt, files.prepare, named=True, **limits)
 
 
 # --- lenses, photographs, depth ---
