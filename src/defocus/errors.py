@@ -50,13 +50,13 @@ class LensFileError(DefocusError):
         surface: int | None = None,
         line: int | None = None,
     ) -> None:
-        self.message, self.file, self.surface, self.line = message, file, surface, line
+        self.message, self.file, self.surface, self.line = one_line(message), file, surface, line
         where = [str(file)] if file is not None else []
         if line is not None:
             where.append(f"line {line}")
         if surface is not None:
             where.append(f"surface {surface}")
-        super().__init__(f"{', '.join(where)}: {message}" if where else message)
+        super().__init__(f"{', '.join(where)}: {self.message}" if where else self.message)
 
 
 class UnsupportedLensError(LensFileError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,9 @@ HURT = {
     "an object at the first surface.seq": SAMPLES["private.seq"].replace(b"so 0 8.0", b"so 0 0"),
     "a zoom without positions.seq": SAMPLES["zoom.seq"].replace(b"ZOO 3\n", b""),
     "zoom of nothing.seq": SAMPLES["zoom.seq"].replace(b"ZOO THI S2 2.0 8.0 14.0", b"ZOO"),
+    "five hundred states of one name.json": json.dumps(
+        (whole := json.loads(SAMPLES["everything.json"])) | {"states": whole["states"][:1] * 500}
+    ).encode(),
     "no columns.txt": b"[variable distances]\nd1\n[lens data]\n1\tAS\td1\n",
 }
 
