@@ -23,6 +23,7 @@ from scipy.special import gamma
 
 from defocus.errors import DefocusError, FileError, MissingExtraError
 from defocus.evaluate import niqe as niqe_module
+from defocus.evaluate.ground_truth import analyse_pair
 from defocus.evaluate.measures import KINDS, make_measure, pyiqa_measure
 from defocus.evaluate.niqe import Pristine, fit_asymmetric, half_size, load_pristine, niqe, niqe_features
 from defocus.restore.perceptual import CHANNELS, KERNELS, SCALE, SHIFT, Lpips
@@ -161,6 +162,21 @@ def test_asymmetric_gaussians_are_found_again(shape: float, left: float, right: 
     values = np.where(random.random(count) < left / (left + right), -left * size, right * size)
     assert fit_asymmetric(values) == pytest.approx((shape, left, right), rel=0.03)
     assert all(map(math.isnan, fit_asymmetric(np.zeros(5))))
+
+
+def test_whole_numbers_count_by_their_white_or_are_refused() -> None:
+    flat = Pristine(np.zeros(36), np.eye(36))
+    measures = {
+        "psnr": make_measure("psnr"),
+        "ssim-rgb": make_measure("ssim-rgb"),
+        "niqe": lambda image, _: niqe(image, flat),
+        "ground truth": lambda image, truth: analyse_pair(truth, image).bias.input_db,
+    }
+    a, b = ((picture * 255).astype(np.uint8) for picture in pictures(96, 192))
+    for name, measure in measures.items():
+        assert measure(a, b) == pytest.approx(measure(a / 255.0, b / 255.0), rel=1e-5), name
+        with pytest.raises(DefocusError, match="a picture of int64; expected display values"):
+            measure(a.astype(np.int64), b.astype(np.int64))
 
 
 def damaged_archives() -> dict[str, bytes]:

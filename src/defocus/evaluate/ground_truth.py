@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from scipy import ndimage
 
 from ..errors import DatasetError, DefocusError
-from ..restore.similarity import psnr
+from ..restore.similarity import display_values, psnr
 from .photometry import Photometry, cell_means, grey_of, histogram_distance, match_light, to_display, to_linear
 from .registration import Registration, Similarity, displaced, middle_of, register, warped
 from .residual_blur import BlurMap, blur_map
@@ -92,12 +92,13 @@ class PairAnalysis:
 
 
 def analyse_pair(
-    sharp: Float[np.ndarray, "h w 3"], blurred: Float[np.ndarray, "h w 3"], *, name: str = "pair", block_px: int = 128
+    sharp: Shaped[np.ndarray, "h w 3"], blurred: Shaped[np.ndarray, "h w 3"], *, name: str = "pair", block_px: int = 128
 ) -> PairAnalysis:
-    """The measurements of a pair of display values 0..1."""
+    """The measurements of a pair of display values 0..1, or of whole numbers of 8 or 16 bits."""
     if sharp.shape != blurred.shape or sharp.ndim != 3 or sharp.shape[2] != 3:
         shapes = f"{list(sharp.shape)} and {list(blurred.shape)}"
         raise DefocusError(f"{name}: pictures of shapes {shapes}; expected the same [rows, cols, 3]")
+    sharp, blurred = display_values(sharp), display_values(blurred)
     linear_sharp, linear_blurred = to_linear(sharp), to_linear(blurred)
     grey_sharp, grey_blurred = grey_of(linear_sharp), grey_of(linear_blurred)
     registration = register(grey_sharp, grey_blurred, block_px=block_px)

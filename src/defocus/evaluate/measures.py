@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from ..errors import DefocusError, MissingExtraError
 from ..files.settings import nearest_name
-from ..restore.similarity import psnr, ssim
+from ..restore.similarity import display_values, psnr, ssim
 from .niqe import find_parameters, load_pristine, niqe
 
 Display = Float[np.ndarray, "rows cols 3"]  # display values 0..1
+AnyPicture = Shaped[np.ndarray, "rows cols 3"]  # also whole numbers of 8 or 16 bits
 Compute = Callable[[Display, Display | None], float]
 
 
@@ -77,14 +78,19 @@ class Measure:
     compute: Compute
     version: str
 
-    def __call__(self, image: Display, truth: Display | None = None) -> float:
-        """The value of a picture. Raises `DefocusError` where a truth is needed and missing, or for no number."""
+    def __call__(self, image: AnyPicture, truth: AnyPicture | None = None) -> float:
+        """The value of a picture; whole numbers count by the white of their kind. Raises `DefocusError` where a truth is needed and missing, or for no number."""
         if self.kind.needs_truth and truth is None:
             raise DefocusError(f"{self.kind.label} compares with a truth, and none was given")
-        value = float(self.compute(image, truth if self.kind.needs_truth else None))
+        truth = _display(truth) if truth is not None and self.kind.needs_truth else None
+        value = float(self.compute(_display(image), truth))
         if np.isnan(value):
             raise DefocusError(f"{self.kind.label} is not a number")
         return value
+
+
+def _display(picture: AnyPicture) -> Display:
+    return picture if picture.dtype.kind == "f" else display_values(picture, np.float64)
 
 
 def make_measure(name: str, *, files: Mapping[str, Path] | None = None, device: str | None = None) -> Measure:

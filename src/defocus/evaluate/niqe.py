@@ -25,13 +25,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from scipy.ndimage import correlate, correlate1d
 from scipy.special import gammaln
 
 from ..errors import DefocusError, FileError
 from ..files.arrays import read_npz
-from ..restore.similarity import grey
+from ..restore.similarity import display_values, grey
 
 BLOCK = 96
 FEATURES = 36
@@ -53,8 +53,9 @@ class Pristine:
     covariance: Float[np.ndarray, "features features"]
 
 
-def niqe(image: Float[np.ndarray, "rows cols 3"], pristine: Pristine) -> float:
+def niqe(image: Shaped[np.ndarray, "rows cols 3"], pristine: Pristine) -> float:
     """NIQE of display values 0..1; at least 96×192 pixels, since a covariance needs two blocks."""
+    image = display_values(image, np.float64)
     if image.ndim != 3 or image.shape[2] != 3 or not np.isfinite(image).all():
         raise DefocusError(f"a picture of shape {list(image.shape)}, or values that are not finite, for NIQE")
     features = niqe_features(grey(image))
