@@ -79,7 +79,10 @@ class Measure:
     version: str
 
     def __call__(self, image: AnyPicture, truth: AnyPicture | None = None) -> float:
-        """The value of a picture; whole numbers count by the white of their kind. Raises `DefocusError` where a truth is needed and missing, or for no number."""
+        """The value of a picture; whole numbers of 8 or 16 bits count by their white.
+
+        Raises `DefocusError` where a truth is needed and missing, or for no number.
+        """
         if self.kind.needs_truth and truth is None:
             raise DefocusError(f"{self.kind.label} compares with a truth, and none was given")
         truth = _display(truth) if truth is not None and self.kind.needs_truth else None
