@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -11,7 +12,15 @@ import pytest
 from PIL import Image
 
 from defocus.errors import DatasetError
-from defocus.files.pair_folders import PairReader, PictureFile, find_pairs, find_sides, match_names
+from defocus.files.pair_folders import (
+    PairReader,
+    PictureFile,
+    find_pairs,
+    find_sides,
+    match_names,
+    read_lines,
+    shard_index,
+)
 from defocus.files.stores import open_store
 
 
@@ -97,14 +106,52 @@ def test_sides_that_are_missing_are_named(tmp_path: Path) -> None:
     assert [side.blurred for side in find_sides(open_store(tmp_path))] == ["train/input"]
 
 
-def test_shards_that_promise_more_than_they_hold(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        info = tarfile.TarInfo("0.sharp.png")
-        info.size = 2**40
-        tar.fileobj.write(info.tobuf())  # type: ignore[union-attr]
-    (tmp_path / "a.tar").write_bytes(buffer.getvalue()[:512] + bytes(1024))
-    with pytest.raises(DatasetError, match=r"a\.tar: the shard cannot be read"):
-        PairReader(open_store(tmp_path)).read(PictureFile("a.tar", "0.sharp.png"))
-    with pytest.raises(DatasetError, match="not a path within"):
-        PairReader(open_store(tmp_path / "new")).read(PictureFile("../a.tar", "0.sharp.png"))
+# --- records and shards that are damaged or meant to do harm ---
+
+
+def recorded(folder: Path, **about: object) -> None:
+    """A data set of one pair that is read by its lines."""
+    folder.mkdir(exist_ok=True)
+    files = {role: {"path": f"{role}.png", "sha256": "0" * 64, "bytes": 3} | about for role in ("blurred", "sharp")}
+    (folder / "plan.json").write_text("{}")
+    (folder / "pairs.jsonl").write_text(json.dumps({"id": "train-000000", "split": "train", "files": files}) + "\n")
+
+
+@pytest.mark.parametrize("member", ["", "000000.blurred.png"])
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd"])
+def test_paths_of_records_stay_within_the_folder(path: str, member: str, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "secret", "w") as tar:
+        tar.addfile(tarfile.TarInfo("000000.blurred.png"))
+    recorded(tmp_path / "set", path=path, **({"member": member} if member else {}))
+    store, (pair,) = find_pairs(tmp_path / "set", "train")
+    for look in (PairReader(store).read, PairReader(store).size):
+        with pytest.raises(DatasetError, match="not a path within a data set"):
+            look(pair.pictures["blurred"])
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "{", '{"id": 3}', '{"id": "a", "split": "train", "files": {"sharp": {"path": 5}}}', "[" * 100_000]
+)
+def test_a_damaged_line_is_named(line: str, tmp_path: Path) -> None:
+    recorded(tmp_path / "set")
+    with (tmp_path / "set" / "pairs.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(DatasetError, match=r"set/pairs\.jsonl: line 2 is "):
+        find_pairs(tmp_path / "set", "train")
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_SPARSE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.REGTYPE])
+def test_a_shard_that_promises_more_than_it_holds(kind: bytes, tmp_path: Path) -> None:
+    """Two kilobytes that say they are terabytes are read as two kilobytes."""
+    info = tarfile.TarInfo("000000.blurred.png")
+    info.type, info.size = kind, 2**40
+    (tmp_path / "a.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1536))
+    with pytest.raises(DatasetError, match=r"a\.tar: the shard cannot be read: "):
+        shard_index(open_store(tmp_path), "a.tar")
+
+
+def test_lines_without_end_are_refused(tmp_path: Path) -> None:
+    recorded(tmp_path / "set")
+    os.truncate(tmp_path / "set" / "pairs.jsonl", 2**36)  # a hole, which takes no room on the disk
+    with pytest.raises(DatasetError, match="line 2 is no JSON"):
+        list(read_lines(open_store(tmp_path / "set")))

@@ -43,3 +43,10 @@ def test_files_that_are_no_toml_are_named(text: bytes, tmp_path: Path) -> None:
         read_toml(tmp_path / "a.toml", ConfigError)
     with pytest.raises(ConfigError, match=r"b\.toml: cannot be read"):
         read_toml(tmp_path / "b.toml", ConfigError)
+
+
+def test_what_has_no_end_is_no_file_of_settings() -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("there is no /dev/zero")
+    with pytest.raises(ConfigError, match="/dev/zero: no settings: more than 16 MiB"):
+        read_toml("/dev/zero", ConfigError)

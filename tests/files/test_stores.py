@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import pickle
 import subprocess
@@ -51,12 +52,13 @@ def test_a_store_keeps_files(store: store_module.Store) -> None:
 
 def test_sweep_removes_what_kills_left(store: store_module.Store) -> None:
     store.write("a/b.png", b"whole")
-    for path in ("a/.b.png.0123.part", ".c.part", "a/.kept"):
+    for path in ("a/.b.png.0123456789ab.part", ".c.0123456789ab.part", "a/.kept", "a/.users.part"):
         store.write(path, b"x")
     assert store.sweep() == 2
     assert store.sweep() == 0
     assert store.listing() == ["a/b.png"]
     assert store.exists("a/.kept")
+    assert store.exists("a/.users.part")
 
 
 @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../b", ""])
@@ -120,7 +122,13 @@ def test_parts_and_sizes_of_files(store: store_module.Store) -> None:
     store.write("a/b.bin", b"0123456789")
     store.write("c.bin", b"xyz")
     assert store.read("a/b.bin", 3, 6) == b"345"
-    assert store.sizes(["c.bin", "a/b.bin"]) == [3, 10]
+    size_of = store.size_lookup()
+    assert [size_of(path) for path in ("c.bin", "a/b.bin", "a/none.bin")] == [3, 10, None]
+    assert store.digest("c.bin") == hashlib.sha256(b"xyz").hexdigest()
+    assert store.digest("none.bin") is None
+    store.write("d/c.bin", b"older")
+    store.move("c.bin", "d/c.bin")
+    assert (store.read("d/c.bin"), store.read("d/c.bin~"), store.exists("c.bin")) == (b"older", b"xyz", False)
     with store.open("a/b.bin") as file:
         file.seek(8)
         assert file.read() == b"89"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from defocus.files.ownership import MARK
 from defocus.files.pair_folders import LEDGER
 
 TINY: dict[str, Any] = {
@@ -42,8 +43,9 @@ def write_plan(file: Path, plan: dict[str, Any]) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files by their paths but the ledger, which knows times."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(LEDGER))
+    """All files by their paths but the ledger, which knows times, and the mark, which no two folders share."""
+    own = {LEDGER, f".{LEDGER}.lock", MARK}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in own)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 

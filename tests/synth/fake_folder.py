@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from defocus.files.pair_folders import JSON_LINES, LEDGER, PLAN
+from defocus.files.pair_folders import LEDGER
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
-from defocus.synth.dataset_card import card_text
 from defocus.synth.layouts import pair_paths, shard_bytes, shard_path
 from defocus.synth.ledger import Ledger
-from defocus.synth.metadata import CARD, CHECKSUMS, TABLE, checksums_text, jsonl_bytes, table_bytes
+from defocus.synth.metadata import write_metadata
 from defocus.synth.plan import Plan, make_plan
 from defocus.synth.recipe import Outcome, Recipe
 
@@ -93,9 +92,9 @@ def fake_folder(
     rng = np.random.default_rng(5)
     plan = fake_plan(layout, bits, pairs, side)
     store = open_store(folder)
-    store.write(PLAN, json.dumps({"plan": plan.as_json()}, indent=1).encode())
+    folder.mkdir()
     ledger = Ledger(folder / LEDGER)
-    ledger.begin(plan)
+    ledger.put("plan", json.dumps(plan.as_json()))
     records: list[dict[str, Any]] = []
     for split in plan.splits:
         members = []
@@ -131,9 +130,6 @@ def fake_folder(
     assert killed
     run = ledger.start_run(1.7e9 + 60.0, "local", 2, "cpu")
     ledger.end_run(run, 1.7e9 + 65.0, len(records), {"decode": 1.5, "blur": 6.25, "encode": 0.5})
+    write_metadata(plan, store, ledger, sample=False)
     ledger.close()
-    store.write(JSON_LINES, jsonl_bytes(records))
-    store.write(TABLE, table_bytes(records))
-    store.write(CARD, card_text(plan, records, sample=False).encode())
-    store.write(CHECKSUMS, checksums_text(store, records, (PLAN, JSON_LINES, TABLE, CARD)).encode())
     return folder

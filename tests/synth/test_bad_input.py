@@ -6,7 +6,9 @@ import json
 import os
 import re
 import shutil
+import tokenize
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,19 +16,19 @@ import pytest
 from PIL import Image
 
 from defocus.cli import run
-from defocus.errors import PlanError
+from defocus.errors import PhotoError, PlanError
 from defocus.files.pair_folders import LEDGER
-from defocus.synth.candidates import identity
+from defocus.scene.depth_files import read_depth
 from defocus.synth.ledger import Ledger
 from defocus.synth.lens_pool import find_lenses
 from defocus.synth.pairs import make_pairs
 from defocus.synth.plan import make_plan
-from defocus.synth.recipe import Outcome
+from defocus.synth.recipe import Outcome, pair_id
 from defocus.synth.show import show_pair
 from defocus.synth.sources import find_sources, read_source
-from defocus.synth.tasks import make_tasks
+from defocus.synth.tasks import make_tasks, plan_shards
 
-from .conftest import write_plan
+from .conftest import contents, write_plan
 
 WIDTH, HEIGHT = 120, 80
 SPLITS = {"train": "p[0-3].*", "validation": "p4.*", "test": "p5.*"}
@@ -133,6 +135,29 @@ def test_a_photograph_without_depth_is_named(
     shown = capsys.readouterr().out
     assert f"left out: {photos / 'p2.png'}: no depth file" in shown
     assert "9 candidates, 3 images" in shown
+
+
+def test_a_depth_file_that_breaks_its_reader_fails_alone(
+    tmp_path: Path,
+    photos: Path,
+    photo_plan: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    def read(path: Path, **options: Any) -> Any:
+        if path.name == "p2.npz":
+            raise tokenize.TokenError("EOF in multi-line statement", (1, 0))
+        return read_depth(path, **options)
+
+    monkeypatch.setattr("defocus.scene.depth_files.read_depth", read)
+    assert run(["synth", "check", str(write_plan(tmp_path / "plan.toml", photo_plan))]) == 0
+    assert (
+        f"left out: {photos / 'p2.png'}: cannot be read with its depth {photos / 'p2.npz'}" in capsys.readouterr().out
+    )
+    with pytest.raises(PhotoError, match=r"p2\.npz: TokenError"):
+        read_source(
+            next(s for s in find_sources(make_plan(photo_plan))["train"] if s.name == "p2.png"), make_plan(photo_plan)
+        )
 
 
 def test_depth_of_another_size(
@@ -261,7 +286,7 @@ def test_mended_sources_come_back(
     assert after != first
     stages = capsys.readouterr().err.partition("drawing candidates: 11 of 13")  # two of p1.png failed, others stay
     assert re.findall(r"(?:making pairs|metadata): (\d+ of \d+)", stages[2])[:2] == ["6 of 8", "8 of 8"], stages
-    files = [{p.relative_to(out): p.read_bytes() for p in out.rglob("*.[pjs][nsh]*")} for out in (mended, never)]
+    files = [contents(out) for out in (mended, never)]
     assert len(files[0]) > 2 * 8
     assert files[0] == files[1]
 
@@ -294,18 +319,21 @@ def test_an_error_that_nobody_expected_fails_its_task_alone(
 
 def test_failed_pairs_of_a_finished_shard_are_tried_again(tmp_path: Path, tiny_plan: dict[str, Any]) -> None:
     plan = make_plan(tiny_plan | {"output": {"layout": "webdataset"}, "select": {"sharpness": False}})
-    names = [identity("train", k) for k in range(plan.candidates("train"))]
+    names = [pair_id("train", k) for k in range(plan.candidates("train"))]
     records = {one: {"id": one, "source": "s", "index": k} for k, one in enumerate(names)}
     with Ledger(tmp_path / LEDGER) as ledger:
         ledger.take("draw/train/0", [Outcome(one, "drawn", record=records[one]) for one in names])
+        assert plan_shards(plan, ledger)
         (task,) = make_tasks(plan, ledger)
         assert task.ids == names[:6]
         outcomes = [Outcome(one, "failed" if one == names[2] else "done", "", records[one]) for one in task.ids]
         ledger.take(task.name, outcomes)
+        assert plan_shards(plan, ledger)
         (again,) = make_tasks(plan, ledger)
         assert (again.shard, again.ids) == (1, names[6:7])
         ledger.take(again.name, [Outcome(names[6], "failed", "", records[names[6]])])
         ledger.reopen()  # the next run
+        assert plan_shards(plan, ledger)
         (retried,) = make_tasks(plan, ledger)
         assert (retried.shard, retried.ids) == (2, names[2:3])
 
@@ -349,9 +377,15 @@ def test_lens_folders(tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.
         assert words in refusal(capsys)
 
 
-def test_all_lenses_outside_the_survey(tiny_plan: dict[str, Any]) -> None:
+def test_all_lenses_outside_the_survey(tiny_plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan's limits are those of the survey, whose measurements have tests of their own."""
+    monkeypatch.setattr("defocus.synth.lens_pool.measure", lambda lenses, progress: [lens.name for lens in lenses])
+    monkeypatch.setattr(
+        "defocus.synth.lens_pool.judge",
+        lambda name, limits: SimpleNamespace(kept=False, reasons=[f"{name} above f/{limits.max_f_number}"]),
+    )
     tiny_plan["lenses"] = {"only": ["phone-us9316811"], "max_f_number": 1.0}
-    with pytest.raises(PlanError, match=r"all 1 were rejected, the first: phone-us9316811: "):
+    with pytest.raises(PlanError, match=r"all 1 were rejected, the first: phone-us9316811: .* above f/1\.0"):
         find_lenses(make_plan(tiny_plan))
 
 
@@ -389,7 +423,7 @@ def test_folders_that_cannot_be_written(
     full.mkdir()
     (full / "thesis.tex").write_text("years of work")
     assert run(["synth", "run", str(file), "--out", str(full)]) == 2
-    assert f"{full}: the folder is not empty (thesis.tex) and holds no ledger: take a new one" in refusal(capsys)
+    assert f"{full}: holds thesis.tex and was not made for a data set" in refusal(capsys)
     assert [p.name for p in full.iterdir()] == ["thesis.tex"]
 
 
@@ -432,7 +466,7 @@ def test_photographs_that_are_gone_are_refused_or_forgotten(
     assert "p0.png is gone" in refusal(capsys)
     assert run([*command, "--replan"]) == 0
     every = [(one, record) for one, _, _, record in items(out)]
-    assert [one for one, _ in every if one.startswith("train")] == [identity("train", k) for k in range(9)]
+    assert [one for one, _ in every if one.startswith("train")] == [pair_id("train", k) for k in range(9)]
     assert "p0.png" not in {record.get("source") for _, record in every}
     assert run(["synth", "verify", str(out)]) == 0
 
@@ -514,24 +548,6 @@ def test_photographs_changed_in_their_place(
     assert "train: 6 of 6 pairs" in capsys.readouterr().out
     assert not {record["source_sha256"] for _, _, _, record in items(out) if record} & set(first)
     assert run(["synth", "verify", str(out)]) == 0
-
-
-def test_a_folder_has_one_run_at_a_time_and_a_ledger_one_folder(
-    tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    command = ["synth", "run", str(write_plan(tmp_path / "plan.toml", tiny_plan)), "--out"]
-    with Ledger(out / LEDGER) as ledger:
-        assert run([*command, str(out)]) == 2
-        assert "another run is at work here" in refusal(capsys)
-        ledger.put("target", str(out))
-    foreign = tmp_path / "foreign" / "train" / "input" / "000000.png"
-    foreign.parent.mkdir(parents=True)
-    foreign.write_bytes(b"somebody else's")
-    assert run([*command, str(tmp_path / "foreign"), "--ledger", str(out / LEDGER)]) == 2
-    assert f"this ledger is that of {out}" in refusal(capsys)
-    assert foreign.exists()
 
 
 # --- other commands ---

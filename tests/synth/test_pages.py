@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from defocus.draw.pages import histogram, markdown_words, page
-from defocus.synth.dataset_card import card_text
+from defocus.synth.metadata import PairStatistics, card_text
 from defocus.synth.plan import make_plan
 
 
@@ -57,7 +57,7 @@ def test_numbers_of_an_axis_are_round_and_differ() -> None:
 def test_names_in_markdown_are_words() -> None:
     assert markdown_words("<b> [a](b)\n*c* | `d` \\") == "&lt;b&gt; \\[a\\](b) \\*c\\* \\| \\`d\\` \\\\"
     plan = make_plan({"name": "<script>x</script>", "train": {"pairs": 1}, "output": {"licence": "<b>CC0"}})
-    text = card_text(plan, [], sample=False)
+    text = card_text(plan, PairStatistics([]), sample=False)
     assert "<script>" not in text.split("```json")[0]
     assert "&lt;script&gt;" in text
     assert "<b>" not in text.split("## Licence")[1]

@@ -11,8 +11,10 @@ import pytest
 from defocus.cli import run
 from defocus.errors import DatasetError, PlanError
 from defocus.files.settings import settings_difference
-from defocus.synth.dataset_card import card_text
+from defocus.files.stores import open_store
 from defocus.synth.ledger import Ledger
+from defocus.synth.lens_pool import LensPool
+from defocus.synth.metadata import PairStatistics, card_text
 from defocus.synth.places import (
     absolute_places,
     apart_from_places,
@@ -23,6 +25,7 @@ from defocus.synth.places import (
     without_places,
 )
 from defocus.synth.plan import load_plan, make_plan
+from defocus.synth.resume import Resumption
 
 
 def message_of(settings: dict[str, Any]) -> str:
@@ -82,6 +85,8 @@ def test_a_typo_names_the_key_and_the_right_one(settings: dict[str, Any], key: s
         ({"depth": {"nearest_m": 9, "farthest_m": 3}}, ["depth", "nearest_m = 9", "farthest_m = 3"]),
         ({"focus": {"farthest_m": float("inf")}}, ["focus.farthest_m", "finite"]),
         ({"sources": [{"kind": "raw", "folder": "x", "depth": "{name}.npz"}]}, ["sources.0", "{name}.npz", "{stem}"]),
+        ({"sources": [{"kind": "raw", "folder": "x", "depth": "{stem:>9999999999}"}]}, ["sources.0", "{stem} and"]),
+        ({"sources": [{"kind": "raw", "folder": "x", "depth": "{stem!r}{"}]}, ["sources.0", "{stem} and"]),
         ({"psf": {"kind": "disc"}}, ["psf.kind", "'disk'", "'disc'"]),
         ({"output": {"bits": 12}}, ["output.bits", "12"]),
         ({"output": {"layout": "zip"}}, ["output.layout", "webdataset"]),
@@ -157,13 +162,13 @@ def test_a_folder_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     """What its plan could not say yet has its default; anything else is another plan, as ever."""
     plan, other = make_plan({"seed": 3}), make_plan({"seed": 3, "blur": {"counts": "patch"}})
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.begin(plan)
-        older = json.loads(str(ledger.fact("plan")))
+        older = plan.as_json()
         del older["blur"]["counts"], older["sensor"]
         ledger.put("plan", json.dumps(older))
-        ledger.begin(plan)
+        nothing = LensPool({}, (), {})
+        Resumption(plan, open_store(tmp_path), ledger, False, print).begin({}, nothing)
         with pytest.raises(DatasetError, match=r'another plan \(blur\.counts: "rendered" -> "patch"\)'):
-            ledger.begin(other)
+            Resumption(other, open_store(tmp_path), ledger, False, print).begin({}, nothing)
 
 
 def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +207,7 @@ def test_places_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     names = f"{home}/photos/a/b.png: no picture, {home}/depth/b.png: no depth, {theirs}/x.json: no lens, /photos: none"
     assert placeless(names, settings) == "a/b.png: no picture, b.png: no depth, x.json: no lens, /photos: none"
     assert placeless("/x.png: no depth", plan(Path("photos"), theirs, "/{stem}.png")) == "/x.png: no depth"
-    text = card_text(make_plan(settings), [], sample=False)
+    text = card_text(make_plan(settings), PairStatistics([]), sample=False)
     assert "`photos`" in text
     assert str(tmp_path) not in text
 

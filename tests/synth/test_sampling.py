@@ -82,6 +82,13 @@ def pool() -> LensPool:
     return find_lenses(make_plan(SMALL | {"lenses": SMALL["lenses"] | {"states": "all"}}))
 
 
+def clusters(depths: np.ndarray, plan: Focus) -> np.ndarray:
+    """Places that may be in focus, of all depths of a patch."""
+    t = focus_draws.to_t(np.clip(depths, plan.nearest_m, plan.farthest_m), plan)
+    cells = np.unique(np.floor((t - t.min()) / plan.cluster).astype(np.int64))
+    return focus_draws.focus_places((float(depths.min()), float(depths.max())), cells, plan)
+
+
 # --- lens filter ---
 
 
@@ -93,7 +100,7 @@ def test_the_filter_is_the_worst_over_all_focus_distances_and_depths(pool: LensP
     deciders: Counter[tuple[bool, bool, bool]] = Counter()
     for near, far in ((0.1, 0.13), (0.5, 0.52), (0.4, 3.0), (1.0, 2.0), (2.0, 40.0), (3.0, 3.0), (10.0, 250.0)):
         depths = np.geomspace(near, far, 500)
-        reach = focus_draws.reach(focus_draws.clusters(depths, plan.focus), plan.focus)
+        reach = focus_draws.reach(clusters(depths, plan.focus), plan.focus)
         safe_rows = safe_lenses(choice.table, plan, diagonal, (near, far), reach)
         at = 1.0 / np.linspace(1.0 / near, 1.0 / far, 41)[:, None]
         focus = 1.0 / np.linspace(1.0 / reach[0], 1.0 / reach[1], 41)[None, :]
@@ -113,7 +120,7 @@ def test_every_focus_distance_lies_within_the_reach() -> None:
     random = np.random.default_rng(0)
     for plan in (Focus(), Focus(cluster=0.05, ends=0.5)):
         for depths in _patches(300):
-            places = focus_draws.clusters(depths, plan)
+            places = clusters(depths, plan)
             near, far = focus_draws.reach(places, plan)
             drawn = [focus_draws.draw_focus(places, plan, random) for _ in range(10)]
             assert near - 1e-9 <= min(drawn)
@@ -148,7 +155,7 @@ def _t(depth_m: np.ndarray | float) -> np.ndarray:
 def test_places_are_the_patch_s_own_depths() -> None:
     for depths in _patches(200):
         t = _t(np.clip(depths, 0.2, 250.0))
-        places = focus_draws.clusters(depths, Focus())
+        places = clusters(depths, Focus())
         assert (places[0], places[-1]) == pytest.approx((t.min(), t.max()))
         assert (np.diff(places) >= -1e-12).all()
         inner = places[1:-1]
@@ -167,7 +174,7 @@ def test_focus_distances_of_thousands_of_patches() -> None:
     at_ends = with_inner = 0
     lean, offsets, inner_ranks = [], [], []
     for depths in _patches(4000):
-        places = focus_draws.clusters(depths, Focus())
+        places = clusters(depths, Focus())
         drawn = focus_draws.draw_focus(places, Focus(), random)
         assert 0.2 - 1e-12 <= drawn <= 250.0 + 1e-9
         t = float(_t(drawn))
@@ -197,7 +204,7 @@ def test_weights_keep_the_mean_in_the_middle_of_each_patch() -> None:
     for ends in (0.5, 0.6, 0.9, 1.0):
         plan = Focus(ends=ends)
         for depths in _patches(200):
-            places = focus_draws.clusters(depths, plan)
+            places = clusters(depths, plan)
             weights = focus_draws.weights(places, plan)
             assert weights.min() >= -1e-12
             assert weights.sum() == pytest.approx(1.0)
@@ -306,7 +313,7 @@ def test_lenses_are_drawn_evenly_from_the_safe_ones(pool: LensPool, photograph: 
     )
     plan = make_plan(SMALL)
     drawn = _drawn(plan, flat, pool, 400)
-    reach = focus_draws.reach(focus_draws.clusters(np.array([2.0]), plan.focus), plan.focus)
+    reach = focus_draws.reach(clusters(np.array([2.0]), plan.focus), plan.focus)
     table = LensChoice.of(list(pool.lenses.values())).table
     safe = safe_lenses(table, plan, math.hypot(80, 120), (2.0, 2.0), reach)
     names = [name for name, ok in zip(pool.lenses, safe, strict=True) if ok]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from ..synth.check import PlanPreview
     from ..synth.engines import Engine
     from ..synth.plan import Plan
-    from ..synth.run import RunSummary
+    from ..synth.run import Progress, RunSummary
 
 synth_app = typer.Typer(help="Data sets of sharp and blurred pairs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,6 +44,7 @@ def check(
 ) -> None:
     """Check sources, lenses and room before any work, and say what will be made."""
     from ..synth.check import preview_plan
+    from ..synth.metadata import bytes_text
     from ..synth.plan import load_plan
 
     with ProgressBar() as bar:
@@ -52,7 +52,7 @@ def check(
     _show_preview(preview)
     if preview.bytes_free is not None and preview.bytes_free < preview.bytes_needed:
         raise DatasetError(
-            f"about {_size(preview.bytes_needed)} are needed, {_size(preview.bytes_free)} are free", file=out
+            f"about {bytes_text(preview.bytes_needed)} are needed, {bytes_text(preview.bytes_free)} are free", file=out
         )
 
 
@@ -64,13 +64,18 @@ def run(
     engine: EngineName = typer.Option("local", "--engine", help="What runs the work."),
     address: str | None = typer.Option(None, "--address", help="Of the Ray cluster; by default one is started here."),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Stop when the folder holds so many pairs."),
-    replan: bool = typer.Option(False, "--replan", help="Take another plan or other photographs and make all anew."),
+    replan: bool = typer.Option(
+        False,
+        "--replan",
+        help="Take another plan or other photographs: remove all pairs and make them anew.",
+    ),
     ledger: Path | None = typer.Option(None, "--ledger", help="File of the ledger, if not in the folder."),
 ) -> None:
-    """Make the pairs of a plan. Killed at any moment, the same command goes on."""
+    """Make the pairs of a plan. Killed at any moment, the same command goes on; lost pictures are made again."""
     from ..synth.plan import load_plan
 
-    summary = run_with_bar(load_plan(plan), out, make_engine(engine, workers, address), limit, replan, ledger)
+    doer = make_engine(engine, workers, address)
+    summary = run_with_bar(load_plan(plan), out, doer, limit=limit, replan=replan, ledger_file=ledger)
     show_summary(summary)
     if not summary.complete and not summary.limited:
         raise typer.Exit(1)
@@ -80,12 +85,18 @@ def run(
 def verify(
     folder: str = FOLDER,
     pictures: bool = typer.Option(True, "--pictures/--no-pictures", help="Decode every picture."),
+    repair: bool = typer.Option(False, "--repair", help="Make lost and damaged pictures of ours again."),
+    plan: Path | None = typer.Option(None, "--plan", help="To repair: the plan, where its files lie elsewhere."),
+    ledger: Path | None = typer.Option(None, "--ledger", help="To repair: file of the ledger, if not in the folder."),
 ) -> None:
     """Check a folder of pairs: ours, or a foreign one in the DPDD or input/target layout."""
     from ..synth.verify import verify_folder
 
     with ProgressBar() as bar:
         verdict = verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done, total))
+    if repair and not verdict.sound:
+        show_summary(_repair(folder, plan, ledger))
+        verdict = verify_folder(folder, pictures=pictures)
     typer.echo(", ".join(f"{count} {name}" for name, count in verdict.counts.items()))
     for problem in verdict.problems:
         typer.echo(f"problem: {problem}")
@@ -170,15 +181,32 @@ def make_engine(name: EngineName, workers: int, address: str | None) -> Engine:
     return RayEngine(workers, address)
 
 
-def run_with_bar(
-    plan: Plan, out: str, engine: Engine, limit: int | None = None, replan: bool = False, ledger: Path | None = None
-) -> RunSummary:
+def _repair(folder: str, plan: Path | None, ledger: Path | None) -> RunSummary:
+    """Make again what of a folder's pairs is lost or has another sum than its record says, and no other pairs."""
+    from ..synth.folder import open_folder
+    from ..synth.plan import load_plan, make_plan
+
+    with open_folder(folder) as pairs:
+        own_plan = make_plan(pairs.plan) if plan is None else load_plan(plan)
+        count = sum(1 for _ in pairs.records())
+    return run_with_bar(own_plan, folder, make_engine("local", 1, None), limit=count, sums=True, ledger_file=ledger)
+
+
+def run_with_bar(plan: Plan, out: str, engine: Engine, **options: Any) -> RunSummary:
     """`run_plan` with its progress on the terminal."""
     from ..synth.run import run_plan
 
+    notices = 0
+
+    def watch(progress: Progress) -> None:
+        nonlocal notices
+        for notice in progress.notices[notices:]:
+            typer.echo(notice)
+        notices = len(progress.notices)
+        show_synthesis(bar, progress)
+
     with ProgressBar(counted=True) as bar:
-        watch = functools.partial(show_synthesis, bar)
-        return run_plan(plan, out, engine, limit=limit, replan=replan, ledger_file=ledger, watch=watch)
+        return run_plan(plan, out, engine, watch=watch, **options)
 
 
 def show_summary(summary: RunSummary) -> None:
@@ -202,22 +230,16 @@ def show_summary(summary: RunSummary) -> None:
 
 
 def _show_preview(preview: PlanPreview) -> None:
+    from ..synth.metadata import bytes_text
+
     for split in preview.pairs:
         typer.echo(
             f"{split}: {preview.pairs[split]} pairs of {preview.candidates[split]} candidates, "
             f"{preview.images[split]} images, {preview.lenses[split]} lenses"
         )
-    free = "" if preview.bytes_free is None else f", {_size(preview.bytes_free)} free"
-    typer.echo(f"about {_size(preview.bytes_needed)} of pictures{free}")
+    free = "" if preview.bytes_free is None else f", {bytes_text(preview.bytes_free)} free"
+    typer.echo(f"about {bytes_text(preview.bytes_needed)} of pictures{free}")
     for name, why in preview.rejected_lenses:
         typer.echo(f"lens left out: {name}: {why}")
     for problem in preview.problems:
         typer.echo(f"left out: {problem}")
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -9,7 +9,9 @@ read without the rest of its shard. Nothing is kept open: copies in other proces
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 import os
 import sqlite3
 import tarfile
@@ -37,6 +39,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 OTHER_SUFFIXES = (".tif", ".tiff", ".bmp", ".webp", ".exr", ".dng")  # not read, but named where nothing else is there
 THREADS = 16  # that look at files: what they wait for is the disk
 AT_ONCE = 256  # pictures, for each of them
+LONGEST_LINE = 2**24  # bytes of a record
 HEAD_BYTES = 65_536  # of a JPEG; its size comes after its EXIF data and colour profile
 
 Record = Mapping[str, Any]
@@ -101,44 +104,65 @@ def is_pair_folder(store: Store) -> bool:
 
 
 def read_records(store: Store) -> Iterator[dict[str, Any]]:
-    """Records of all pairs, in the order of splits and numbers: of the ledger where there is one."""
+    """Records of all pairs, in the order of splits and numbers: of the ledger where there is one.
+
+    Raises `DatasetError` for one that does not say which pair it is of and where its pictures are.
+    """
     if store.folder is None or not store.exists(LEDGER):
-        yield from read_jsonl(store.read(JSON_LINES), store.place(JSON_LINES))
+        yield from read_lines(store)
         return
     file = store.folder / LEDGER
     rows = (
-        "SELECT record FROM items WHERE status = 'done' "
+        "SELECT id, record FROM items WHERE status = 'done' "
         "ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END, number"
     )
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=30.0)) as ledger:
-            for (record,) in ledger.execute(rows):
-                yield json.loads(record)
-    except (sqlite3.Error, ValueError, TypeError) as error:
+            for identity, record in ledger.execute(rows):
+                yield _checked_record(record, str(file), f"the record of {identity}")
+    except sqlite3.Error as error:
         raise DatasetError(f"the ledger is damaged: {error}", file=file) from error
 
 
-def read_jsonl(data: bytes, file: str = JSON_LINES) -> Iterator[dict[str, Any]]:
-    """Records of lines of JSON. Raises `DatasetError` that names the line."""
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"line {number} is no JSON: {error}", file=file) from error
-        if not isinstance(record, dict):
-            raise DatasetError(f"line {number} is no JSON object", file=file)
-        yield record
+def read_lines(store: Store) -> Iterator[dict[str, Any]]:
+    """Records of the lines of JSON, one after the other. Raises `DatasetError` that names the line."""
+    place = store.place(JSON_LINES)
+    with store.open(JSON_LINES) as file:
+        for number in itertools.count(1):
+            line = file.readline(LONGEST_LINE)
+            if not line:
+                return
+            yield _checked_record(line, place, f"line {number}")
+
+
+def _checked_record(text: str | bytes, file: str, name: str) -> dict[str, Any]:
+    """A record that says which pair it is of, and where its pictures are."""
+    try:
+        record = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatasetError(f"{name} is no JSON: {error}", file=file) from error
+    if not isinstance(record, dict):
+        raise DatasetError(f"{name} is no JSON object", file=file)
+    wrong = [key for key in ("id", "split") if not isinstance(record.get(key), str)]
+    files = record.get("files")
+    if not isinstance(files, dict) or not files:
+        wrong.append("files")
+    else:
+        kinds = {"path": str, "member": str, "sha256": str, "bytes": int}
+        wrong += [
+            f"files.{role}.{key}"
+            for role, about in files.items()
+            for key, kind in kinds.items()
+            if not isinstance(about, dict) or not isinstance(about.get(key, kind() if key != "path" else None), kind)
+        ]
+    if wrong:
+        raise DatasetError(f"{name} is damaged: it says no proper {', '.join(wrong[:3])}", file=file)
+    return record
 
 
 def pictures_of_record(record: Record) -> dict[str, PictureFile]:
-    """The pictures of a record by role. Raises `DatasetError` where it does not say where they are."""
-    try:
-        return {
-            str(role): PictureFile(str(about["path"]), str(about.get("member", "")))
-            for role, about in record["files"].items()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"the record of {record.get('id', 'a pair')} does not say where its pictures are") from error
+    """The pictures of a record by role."""
+    return {role: PictureFile(about["path"], about.get("member", "")) for role, about in record["files"].items()}
 
 
 def pictures_of(
@@ -153,15 +177,15 @@ def pictures_of(
 
 def _recorded_pairs(store: Store, split: str) -> list[PairFiles]:
     return [
-        PairFiles(str(record.get("id")), pictures_of_record(record), _sums(record["files"]))
+        PairFiles(record["id"], pictures_of_record(record), _sums(record["files"]))
         for record in read_records(store)
-        if record.get("split") == split
+        if record["split"] == split
     ]
 
 
 def _sums(files: Mapping[str, Mapping[str, Any]]) -> str:
     """One sum of the sums of a record's pictures; short, since there may be many."""
-    sums = [str(about.get("sha256", "")) for _, about in sorted(files.items())]
+    sums = [about.get("sha256", "") for _, about in sorted(files.items())]
     return hashlib.sha256(" ".join(sums).encode()).hexdigest()[:32] if all(sums) else ""
 
 
@@ -377,12 +401,13 @@ class PairReader:
 
     def bytes_of(self, pictures: Sequence[PictureFile]) -> list[int]:
         """How many bytes each file has."""
-        paths = [picture.path for picture in pictures]
-        if not self.is_local:
-            return self._store.sizes(paths)
-        parts = [paths[first : first + AT_ONCE] for first in range(0, len(paths), AT_ONCE)]
-        with ThreadPoolExecutor(THREADS) as threads:
-            return [size for part in threads.map(self._store.sizes, parts) for size in part]
+        size_of = self._store.size_lookup()
+        with ThreadPoolExecutor(THREADS if self.is_local else 1) as threads:
+            sizes = list(threads.map(size_of, (picture.path for picture in pictures), chunksize=AT_ONCE))
+        for picture, size in zip(pictures, sizes, strict=True):
+            if size is None:
+                raise DatasetError("there is no such file", file=self.place(picture))
+        return sizes  # type: ignore[return-value]
 
     def _span(self, picture: PictureFile) -> tuple[int, int]:
         """First byte of a member in its shard, and how many it has."""
@@ -395,16 +420,29 @@ class PairReader:
 
 
 def shard_index(store: Store, path: str) -> dict[str, tuple[int, int]]:
-    """First byte and number of bytes of each member of a shard, in their order."""
+    """First byte and number of bytes of each member of a shard, in their order.
+
+    Only headers of plain files are taken, as our shards have them: what a header says of others may need any memory.
+    """
+    index: dict[str, tuple[int, int]] = {}
     try:
-        with store.open(path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            index = {info.name: (info.offset_data, info.size) for info in tar if info.isreg()}
-            end = file.seek(0, os.SEEK_END)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        with store.open(path) as file:
+            end, start = file.seek(0, os.SEEK_END), 0
+            while start < end:
+                file.seek(start)
+                header = file.read(tarfile.BLOCKSIZE)
+                if header.count(0) == tarfile.BLOCKSIZE:
+                    break
+                info = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
+                if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+                    raise ValueError(f"{info.name} is no plain file")
+                start += tarfile.BLOCKSIZE
+                if info.size < 0 or start + info.size > end:
+                    raise ValueError(f"it ends within {info.name}")
+                index[info.name] = (start, info.size)
+                start += math.ceil(info.size / tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    except (tarfile.TarError, OSError, ValueError) as error:
         raise DatasetError(f"the shard cannot be read: {error}", file=store.place(path)) from error
-    for member, (start, size) in index.items():
-        if start + size > end:
-            raise DatasetError(f"the shard cannot be read: it ends within {member}", file=store.place(path))
     return index
 
 

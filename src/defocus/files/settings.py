@@ -15,14 +15,19 @@ from pydantic import BaseModel, ValidationError
 from ..errors import FileError
 
 Settings = TypeVar("Settings", bound=BaseModel)
+LARGEST_FILE = 16 * 2**20  # bytes that are read: a device has no end
 
 
 def read_toml(path: str | Path, failure: type[FileError]) -> dict[str, Any]:
     """Contents of a TOML file. Raises `failure` if it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
         raise failure(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from error
+    if len(data) > LARGEST_FILE:
+        raise failure(f"no settings: more than {LARGEST_FILE // 2**20} MiB", file=path)
     try:
         return tomllib.loads(text)
     except ValueError as error:  # no TOML, or a number of more digits than Python takes

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
+import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -22,6 +24,7 @@ from ..errors import DatasetError, FileError
 
 SUFFIX = ".part"  # of files that are being written; their names begin with a dot
 _WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oci", "oss", "r2", "memory"}  # all at once or not at all
+_TEMPORARY = re.compile(rf"\..+\.[0-9a-f]{{12}}{re.escape(SUFFIX)}")  # names that `_temporary_name` gives
 _NO_SPACE = "free some space and run the same command again; what is done stays done"
 _NO_PERMISSION = "no permission: choose a folder that you may write to, or change its permissions"
 _NO_FOLDER = "a file stands where a folder is needed: move it away, or choose another folder"
@@ -110,19 +113,50 @@ class Store:
         paths = self._all(prefix)
         return sorted(p for p in paths if hidden or not any(part.startswith(".") for part in p.split("/")))
 
-    def sizes(self, paths: list[str]) -> list[int]:
-        """Bytes of each file, by one question for each, or one for a whole folder elsewhere."""
+    def size(self, path: str) -> int | None:
+        """How many bytes a file has; None where there is none."""
+        _check(path)
+        with self._errors(path, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if self.is_local:
+                return os.stat(f"{self.root}/{path}").st_size
+            system, root = self._system()
+            return int(system.info(f"{root}/{path}").get("size") or 0)
+        return None
+
+    def size_lookup(self) -> Callable[[str], int | None]:
+        """`size` for many files; elsewhere from one listing of all."""
         if self.is_local:
-            lengths = []
-            for path in paths:
-                _check(path)
-                with self._errors(path, "read"):
-                    lengths.append(os.stat(f"{self.root}/{path}").st_size)
-            return lengths
+            return self.size
         with self._errors("", "listed"):
             system, root = self._system()
-            infos = {str(path): info for path, info in system.find(root, detail=True).items()}
-            return [int(infos[f"{root}/{path}"].get("size") or 0) for path in paths]
+            system.invalidate_cache()
+            files = system.find(root, detail=True) if system.exists(root) else {}
+        sizes = {str(path)[len(root) :].lstrip("/"): int(info.get("size") or 0) for path, info in files.items()}
+        return sizes.get
+
+    def digest(self, path: str) -> str | None:
+        """The sha256 of a file, which is read piece by piece; None where there is none."""
+        if not self.exists(path):
+            return None
+        digest = hashlib.sha256()
+        with self.open(path) as file, self._errors(path, "read"):
+            while piece := file.read(2**20):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def move(self, path: str, target: str) -> None:
+        """Move a file within the store; one that has the target's name already keeps it, and this gets a longer one."""
+        _check(path)
+        while self.exists(target):
+            target = f"{target}~"
+        _check(target)
+        with self._errors(path, "moved"):
+            if self.is_local:
+                Path(self.root, target).parent.mkdir(parents=True, exist_ok=True)
+                Path(self.root, path).rename(Path(self.root, target))
+                return
+            system, root = self._system()
+            system.mv(f"{root}/{path}", f"{root}/{target}")
 
     def remove(self, path: str) -> None:
         """Remove a file; none there is none to remove."""
@@ -133,8 +167,7 @@ class Store:
 
     def sweep(self) -> int:
         """Remove what interrupted writes left behind; how many. Only while nothing is being written."""
-        names = ((path, path.rpartition("/")[2]) for path in self._all(""))
-        left = [path for path, name in names if name.startswith(".") and name.endswith(SUFFIX)]
+        left = [path for path in self._all("") if _TEMPORARY.fullmatch(path.rpartition("/")[2])]
         for path in left:
             self.remove(path)
         return len(left)

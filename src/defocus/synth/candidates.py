@@ -22,7 +22,7 @@ from . import focus_draws
 from .lens_pool import PoolLens, largest_coc_px, safe_lenses
 from .patches import PatchMeasures, Place, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName
-from .recipe import Outcome, Placement, Recipe
+from .recipe import Outcome, Placement, Recipe, pair_id
 from .sources import Sharp
 
 AT_ONCE = 32
@@ -44,10 +44,6 @@ class LensChoice:
         )
 
 
-def identity(split: SplitName, number: int) -> str:
-    return f"{split}-{number:06d}"
-
-
 def candidate_numbers(plan: Plan, split: SplitName, sources: int) -> list[range]:
     """The numbers of the candidates of each photograph of a split."""
     ends = np.round(np.arange(sources + 1) * plan.candidates(split) / sources).astype(int)
@@ -63,12 +59,12 @@ def draw_candidates(
     draws = ((n, fitting_place(size, shape, augment, generator(plan.seed, split, n, "place"))) for n in numbers)
     placements = {n: placement for n, placement in draws if placement is not None}
     too_small = f"{sharp.name}: {shape[1]}×{shape[0]} pixels do not hold a patch of {size}"
-    outcomes = {n: Outcome(identity(split, n), "rejected", too_small) for n in numbers if n not in placements}
+    outcomes = {n: Outcome(pair_id(split, n), "rejected", too_small) for n in numbers if n not in placements}
     for (n, placement), measures in zip(placements.items(), _measure(plan, sharp, [*placements.values()]), strict=True):
         try:
             recipe = _recipe(plan, split, n, sharp, choice, placement, measures)
         except DefocusError as error:
-            outcomes[n] = Outcome(identity(split, n), "rejected", str(error))
+            outcomes[n] = Outcome(pair_id(split, n), "rejected", str(error))
         else:
             outcomes[n] = Outcome(recipe.id, "drawn", record=recipe.to_json())
     return [outcomes[n] for n in numbers]
@@ -107,7 +103,7 @@ def _recipe(
 ) -> Recipe:
     name = (plan.seed, split, number)
     depths = (float(measures.nearest_m), float(measures.farthest_m))
-    places = _focus_places(plan, depths, measures)
+    places = focus_draws.focus_places(depths, np.flatnonzero(measures.occupied), plan.focus)
     reach = focus_draws.reach(places, plan.focus)
     safe = np.flatnonzero(safe_lenses(choice.table, plan, sharp.diagonal_px, depths, reach))
     if not len(safe):
@@ -128,7 +124,7 @@ def _recipe(
     power = float(random.uniform(0.0, plan.sensor.saturation))
     shot, read = (random.uniform(0.5, 1.5, 2) * plan.sensor.noise).tolist()
     return Recipe(
-        id=identity(split, number),
+        id=pair_id(split, number),
         split=split,
         index=number,
         seed=seed_for(*name, "noise"),
@@ -158,12 +154,6 @@ def _layer_depths(plan: Plan, depths: tuple[float, float]) -> tuple[float, float
         return depths
     middle = 2.0 / (1.0 / depths[0] + 1.0 / depths[1])
     return middle, middle
-
-
-def _focus_places(plan: Plan, depths: tuple[float, float], measures: PatchMeasures) -> np.ndarray:
-    """`focus_draws.clusters` from what was measured on the device."""
-    ends = focus_draws.to_t(np.clip(depths[::-1], plan.focus.nearest_m, plan.focus.farthest_m), plan.focus)
-    return focus_draws.places_between(float(ends[0]), float(ends[1]), np.flatnonzero(measures.occupied), plan.focus)
 
 
 def _lens_and_focus(

@@ -25,15 +25,13 @@ def from_t(t: Float[np.ndarray, "*n"] | float, plan: Focus) -> Float[np.ndarray,
     return np.asarray(1.0 / np.asarray(t, np.float64) - 1.0 + plan.nearest_m)
 
 
-def clusters(depth_m: Float[np.ndarray, "*n"], plan: Focus) -> Float[np.ndarray, " k"]:
-    """The depths of a patch as ascending places on the scale: its two ends, and the clusters between."""
-    t = to_t(np.clip(depth_m, plan.nearest_m, plan.farthest_m), plan).ravel()
-    low, high = float(t.min()), float(t.max())
-    return places_between(low, high, np.unique(np.floor((t - low) / plan.cluster).astype(np.int64)), plan)
+def focus_places(depth_m: tuple[float, float], cells: Int[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " n"]:
+    """The depths of a patch as ascending places on the scale: its two ends, and the clusters between.
 
-
-def places_between(low: float, high: float, cells: Int[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " n"]:
-    """The two ends, and the middles of the occupied cells that lie more than a cluster away from both."""
+    `depth_m` are the nearest and the farthest depth, `cells` the clusters that hold any, counted from the farthest; of
+    these the middles count that lie more than a cluster away from both ends.
+    """
+    low, high = to_t(np.clip(depth_m[::-1], plan.nearest_m, plan.farthest_m), plan)
     inner = low + (cells + 0.5) * plan.cluster
     inner = inner[(inner > low + plan.cluster) & (inner < high - plan.cluster)]
     return np.array([low, *inner, high])

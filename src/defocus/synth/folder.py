@@ -1,19 +1,36 @@
-"""A folder that `defocus synth run` made, opened to read: its plan, its records, its ledger."""
+"""The folder of a data set: whose it is, its ledger, and the records of tasks whose pairs the ledger may not hold yet.
+
+A data set's folder carries our mark (`files/ownership.py`), and its ledger names the mark's identity: a ledger goes
+with one folder, wherever both lie. Before a worker writes the pictures of a task it writes a record of them, with the
+sum of each, into a hidden folder: whatever a killed run leaves behind is known by name and sum, and a lost ledger can
+be made anew from these records, `pairs.jsonl` and a hidden file of facts. At its end a run folds the records into
+`pairs.jsonl`.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
+from ..files.ownership import MARK, Mark, claim, read_mark
 from ..files.pair_folders import LEDGER, PLAN, existing_store, is_pair_folder, read_records
-from ..files.stores import Store
+from ..files.stores import Store, open_store
 from .ledger import Ledger
 from .places import absolute_places
+from .recipe import Outcome, record_fault
+
+KIND = "data set"
+TASKS, FACTS, ASIDE = ".defocus-tasks", ".defocus-run.json", ".defocus-damaged"  # hidden, in the data set's folder
+
+
+# --- a folder to read ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +62,146 @@ def open_folder(folder: str | Path) -> PairFolder:
     ledger = Ledger(Path(store.root) / LEDGER, read_only=True) if local else None
     try:
         plan = ledger.plan if ledger is not None else None
-    except (sqlite3.Error, ValueError) as error:
-        raise DatasetError(f"the ledger is damaged: {error}", file=store.place(LEDGER)) from error
-    if plan is None:
-        try:
-            plan = json.loads(store.read(PLAN))
-        except (ValueError, RecursionError) as error:
-            raise DatasetError(f"no JSON: {error}", file=store.place(PLAN)) from error
-        if isinstance(plan, dict):  # among what is said of the program
-            plan = plan.get("plan", plan)
-    if not isinstance(plan, dict):
+        plan = absolute_places(plan or read_plan(store)["plan"], store.folder)
+    except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
+        name = LEDGER if ledger is not None else PLAN
+        raise DatasetError(f"the plan in it is damaged: {error}", file=store.place(name)) from error
+    return PairFolder(store, plan, ledger)
+
+
+def read_plan(store: Store) -> dict[str, Any]:
+    """What `plan.json` says: the plan, and the version that made the pairs. Raises `DatasetError` for a damaged one."""
+    try:
+        about = json.loads(store.read(PLAN))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"no JSON: {error}", file=store.place(PLAN)) from error
+    about = about if isinstance(about, dict) and "plan" in about else {"plan": about}  # of older versions
+    if not isinstance(about["plan"], dict):
         raise DatasetError("no plan: it is no JSON object", file=store.place(PLAN))
-    return PairFolder(store, absolute_places(plan, store.folder), ledger)
+    return about
+
+
+# --- a folder to write ---
+
+
+def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Store, Path]:
+    """The store, which carries our mark from now on, and the ledger's file.
+
+    An address that is no folder of this machine needs a ledger's file of its own: SQLite must be able to lock it.
+    Raises `OwnershipError` for a folder that holds other things than a data set.
+    """
+    store = open_store(target)
+    if store.folder is None:
+        if ledger is None:
+            raise DatasetError(
+                "not a folder of this machine: say where the ledger is to be kept (--ledger)", file=store.root
+            )
+        file = ledger
+    else:
+        try:
+            store.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DatasetError(f"cannot be made: {error.strerror}", file=store.folder) from error
+        file = ledger or store.folder / LEDGER
+    if read_mark(store) is None and _is_unmarked(store, file):
+        store.write(MARK, Mark(KIND, uuid.uuid4().hex).as_bytes())
+    claim(store, KIND)
+    store.check_writable()
+    return store, file
+
+
+def open_ledger(store: Store, file: Path) -> tuple[Ledger, Mark]:
+    """The ledger of a folder and the folder's mark. Raises `DatasetError` for the ledger of another folder."""
+    ledger = Ledger(file)
+    mark = claim(store, KIND)
+    identity = ledger.fact("folder")
+    if identity is None and (ledger.plan is None or _goes_with(ledger, store)):
+        ledger.put("folder", mark.identity)
+    elif identity != mark.identity:
+        ledger.close()
+        raise DatasetError(f"this ledger is that of another data set: take another for {store.root}", file=file)
+    return ledger, mark
+
+
+def _is_unmarked(store: Store, file: Path) -> bool:
+    """Whether a folder is a data set of a version that set no marks: its ledger says so."""
+    if not file.is_file() or not file.stat().st_size:
+        return False
+    with suppress(sqlite3.Error, DatasetError, ValueError), Ledger(file, read_only=True) as ledger:
+        return ledger.plan is not None and ledger.fact("folder") is None and _goes_with(ledger, store)
+    return False
+
+
+def _goes_with(ledger: Ledger, store: Store) -> bool:
+    """Whether a ledger that names no mark lies in the folder, or was kept for it."""
+    inside = store.folder is not None and ledger.path.resolve().parent == store.folder.resolve()
+    return ledger.fact("target") == store.root or (inside and ledger.fact("target") is None)
+
+
+def keep_facts(store: Store, ledger: Ledger) -> None:
+    """Write down beside the pictures what a ledger would have to be made anew from."""
+    facts = {key: value for key, value in ledger.facts().items() if key not in ("folder", "target")}
+    store.write(FACTS, json.dumps(facts, indent=1).encode())
+
+
+def read_facts(store: Store) -> dict[str, str]:
+    """What `keep_facts` wrote; of a data set that was passed on without it what `plan.json` says; else nothing."""
+    if store.exists(FACTS):
+        try:
+            facts = {str(key): str(value) for key, value in json.loads(store.read(FACTS)).items()}
+            for key, value in facts.items():
+                if key != "version":
+                    json.loads(value)
+            return facts
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise DatasetError(f"is damaged: {error}", file=store.place(FACTS)) from error
+    if not store.exists(PLAN):
+        return {}
+    about = read_plan(store)
+    facts = {"plan": json.dumps(about["plan"], sort_keys=True)}
+    return facts | ({"version": str(about["defocus"])} if "defocus" in about else {})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """What a worker wrote down of a task before it wrote the task's pictures."""
+
+    task: str
+    outcomes: tuple[Outcome, ...]
+    seconds: dict[str, float]
+
+    def groups(self) -> list[list[dict[str, Any]]]:
+        """The records of its pairs: those of a shard together, others each alone."""
+        records = [outcome.record for outcome in self.outcomes if outcome.status == "done" and outcome.record]
+        in_shard = any("member" in about for record in records for about in record["files"].values())
+        return [records] if in_shard else [[record] for record in records]
+
+
+def write_task(store: Store, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float]) -> None:
+    """Write down a task whose pictures are written next."""
+    content = {"task": task, "outcomes": [asdict(outcome) for outcome in outcomes], "seconds": seconds}
+    store.write(_task_path(task), json.dumps(content).encode())
+
+
+def _task_path(task: str) -> str:
+    return f"{TASKS}/{task.replace('/', '-')}.json"
+
+
+def read_tasks(store: Store, task: str | None = None) -> Iterator[tuple[str, TaskRecord]]:
+    """The records of tasks that are not folded yet, by their paths; that of one task, if it has any."""
+    for path in store.listing(TASKS, hidden=True) if task is None else [_task_path(task)]:
+        if not path.endswith(".json") or not store.exists(path):
+            continue
+        try:
+            content = json.loads(store.read(path))
+            outcomes = tuple(Outcome(**outcome) for outcome in content["outcomes"])
+            for outcome in outcomes:
+                if outcome.status == "done" and (fault := record_fault(outcome.record or {})):
+                    raise ValueError(fault)
+            record = TaskRecord(str(content["task"]), outcomes, dict(content["seconds"]))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DatasetError(
+                f"the record of a task is damaged ({error}): remove it, and what it was about is told by name",
+                file=store.place(path),
+            ) from error
+        yield path, record

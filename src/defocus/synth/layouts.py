@@ -9,21 +9,23 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import re
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import DatasetError
-from ..files.pair_folders import ROLES
+from ..files.pair_folders import ROLES, Record
 
 DPDD_SPLITS = {"train": "train", "validation": "val", "test": "test"}
 _DPDD = {"blurred": ("c", "source"), "sharp": ("c", "target"), "left": ("l", "source"), "right": ("r", "source")}
 _PAIRS = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
-_OURS = re.compile(
-    r"(train|val|test)_[clr]/(source|target)/\d{6,}\.png"
-    r"|(train|validation|test)/((input|target|left|right)/\d{6,}\.png|shard-\d{6,}\.tar)"
-)
+_OURS = {
+    "dpdd": re.compile(r"(train|val|test)_[clr]/(?:source|target)/(\d{6,})\.png"),
+    "pairs": re.compile(r"(train|validation|test)/(?:input|target|left|right)/(\d{6,})\.png"),
+    "webdataset": re.compile(r"(train|validation|test)/shard-(\d{6,})\.tar"),
+}
 
 
 def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, str]:
@@ -37,9 +39,18 @@ def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, s
     raise DatasetError(f"the layout {layout!r} has no file for each picture")
 
 
+def picture_number(path: str, layout: str) -> tuple[str, int] | None:
+    """Split and number of the pair, or of the shard, whose file a layout would call so; None of other files."""
+    match = _OURS[layout].fullmatch(path)
+    if match is None:
+        return None
+    split = next(split for split, name in DPDD_SPLITS.items() if match[1] in (split, name))
+    return split, int(match[2])
+
+
 def is_picture_path(path: str) -> bool:
     """Whether one of the layouts would call a file of pictures so."""
-    return _OURS.fullmatch(path) is not None
+    return any(pattern.fullmatch(path) for pattern in _OURS.values())
 
 
 def shard_path(split: str, number: int) -> str:
@@ -72,10 +83,33 @@ def shard_bytes(
             for role, name in names.items():
                 _add(tar, name, pictures[role])
             index[identity] = {role: {"member": name} | file_facts(pictures[role]) for role, name in names.items()}
-            line = {key: value for key, value in record.items() if key != "files"}
-            text = json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-            _add(tar, f"{identity.rpartition('-')[2]}.json", text.encode())
+            _add(tar, f"{identity.rpartition('-')[2]}.json", shard_line(record))
     return file.getvalue(), index
+
+
+def record_size(record: Record) -> int:
+    """Bytes that a pair takes in a shard: a header and whole blocks for each member."""
+    members = [about["bytes"] for about in record["files"].values()] + [len(shard_line(record))]
+    return sum(tarfile.BLOCKSIZE * (1 + math.ceil(size / tarfile.BLOCKSIZE)) for size in members)
+
+
+def shard_size(pairs: int) -> int:
+    """Bytes of a shard whose pairs take so many: two empty blocks are its end, and tar writes twenty at a time."""
+    return math.ceil((pairs + 2 * tarfile.BLOCKSIZE) / tarfile.RECORDSIZE) * tarfile.RECORDSIZE
+
+
+def expected_files(records: Sequence[Record]) -> dict[str, int]:
+    """Files of the pairs of a shard, or of one pair with files of its own, and how many bytes they have."""
+    files = [about for record in records for about in record["files"].values()]
+    if "member" in files[0]:
+        return {files[0]["path"]: shard_size(sum(map(record_size, records)))}
+    return {about["path"]: about["bytes"] for about in files}
+
+
+def shard_line(record: Mapping[str, Any]) -> bytes:
+    """The record of a pair as it stands in its shard, beside the pictures."""
+    line = {key: value for key, value in record.items() if key != "files"}
+    return json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

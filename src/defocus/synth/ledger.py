@@ -1,8 +1,8 @@
 """The ledger: what became of every candidate of a data set, in an SQLite file that survives any kill.
 
 Only the process that leads a run writes it, a transaction for each finished task. Files are written before their pairs
-are marked as done, so that whatever the ledger calls done is there; what was written and not yet marked is made again,
-with the same bytes.
+are marked as done, so that whatever the ledger calls done was there; what was written and not yet marked is known from
+the record of its task (`folder`).
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from array import array
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from ..errors import DatasetError
-from ..files.settings import settings_difference
-from .places import absolute_places, apart_from_places, ledger_places, same_places
-from .plan import Plan, completed
-from .recipe import Outcome
+from .plan import completed
+from .recipe import Outcome, Recipe
 
 FORMAT = 1
+AT_ONCE = 500  # records that are asked for together
+_ORDER = "ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END, number"
 _NUMBER = re.compile(r"(?<![\w.\-])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w\-])", re.IGNORECASE)  # not in a name
 
 _TABLES = """
@@ -38,6 +43,16 @@ CREATE TABLE IF NOT EXISTS runs (
   device TEXT NOT NULL, pairs INTEGER NOT NULL DEFAULT 0, seconds TEXT NOT NULL DEFAULT '{}'
 );
 """
+
+
+class Ranking(NamedTuple):
+    """The candidates of a split that have a recipe, by number."""
+
+    numbers: Int[np.ndarray, " n"]
+    done: Bool[np.ndarray, " n"]
+    drawn: Bool[np.ndarray, " n"]
+    lost: Bool[np.ndarray, " n"]  # drawn, and made once before
+    sharpness: Float[np.ndarray, "n scales"]
 
 
 class Ledger:
@@ -61,7 +76,11 @@ class Ledger:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.executescript(_TABLES)
         except sqlite3.Error as error:
-            raise DatasetError(f"the ledger cannot be opened: {error}", file=path) from error
+            raise DatasetError(
+                f"the ledger cannot be opened: {error}; a damaged one can be moved away: `defocus synth run` makes it "
+                "anew from the folder's own records",
+                file=path,
+            ) from error
 
     def close(self) -> None:
         if self._alone is not None:
@@ -82,58 +101,35 @@ class Ledger:
                 f"the ledger cannot be read or written: {error}; is the disk full?", file=self.path
             ) from error
 
-    # --- the plan ---
+    # --- facts ---
 
     @property
     def plan(self) -> dict[str, Any] | None:
         """The plan that the folder was begun with, as JSON; its places as `ledger_places` makes them."""
         text = self.fact("plan")
-        return None if text is None else completed(json.loads(text))
-
-    def begin(self, plan: Plan, *, folder: Path | None = None, replan: bool = False) -> bool:
-        """Take the plan, or refuse one that differs from what the folder was begun with; `replan` starts anew.
-
-        `folder` is the data set's. True where the plan's own folders lie elsewhere than they did, and nothing else
-        differs: `keep` takes it after a look at what is in them.
-        """
-        old, new = self.plan, plan.as_json()
-        if old is not None and (before := apart_from_places(old)) != apart_from_places(new):
-            difference = "; ".join(settings_difference(before, apart_from_places(new)))
-            if not replan:
-                raise DatasetError(
-                    f"this folder was begun with another plan ({difference}): take another folder, or ask for "
-                    "--replan, which forgets the pairs that are here and makes all of them anew",
-                    file=self.path.parent,
-                )
-            self.forget()
-        elif old is not None:
-            return not same_places(absolute_places(old, folder), new)
-        self.keep(plan, folder)
-        return False
-
-    def keep(self, plan: Plan, folder: Path | None = None) -> None:
-        """Write down the plan, with the ways from the data set's folder to its own."""
-        with self._db:
-            self._put("plan", json.dumps(ledger_places(plan.as_json(), folder), sort_keys=True))
-            self._put("format", str(FORMAT))
-
-    def forget(self) -> None:
-        """Remove all candidates, and whatever follows from them; not the plan, nor where the pictures are."""
-        with self._db:
-            for table in ("items", "tasks"):
-                self._db.execute(f"DELETE FROM {table}")
-            self._db.execute("DELETE FROM facts WHERE key NOT IN ('plan', 'format', 'target')")
+        try:
+            return None if text is None else completed(json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DatasetError(f"the ledger is damaged: its plan is none: {error}", file=self.path) from error
 
     def fact(self, key: str) -> str | None:
         row = self._db.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
         return None if row is None else row[0]
 
+    def facts(self) -> dict[str, str]:
+        """All facts: the plan, the version, which names the splits have, what belongs in which shard."""
+        return dict(self._db.execute("SELECT key, value FROM facts ORDER BY key").fetchall())
+
     def put(self, key: str, value: str) -> None:
         with self._db:
-            self._put(key, value)
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
 
-    def _put(self, key: str, value: str) -> None:
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+    def forget(self) -> None:
+        """Remove all candidates, and whatever follows from them; not the plan, nor whose ledger this is."""
+        with self._db:
+            for table in ("items", "tasks"):
+                self._db.execute(f"DELETE FROM {table}")
+            self._db.execute("DELETE FROM facts WHERE key NOT IN ('plan', 'format', 'folder')")
 
     # --- the work ---
 
@@ -142,41 +138,60 @@ class Ledger:
         return {row[0] for row in self._db.execute("SELECT name FROM tasks")}
 
     def take(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float] | None = None) -> None:
-        """Note a finished task: either all of it is in the ledger, or nothing."""
+        """Note a finished task: either all of it is in the ledger, or nothing.
+
+        Candidates that are drawn once more stay what they have become meanwhile.
+        """
         rows = []
         for outcome in outcomes:
             split, _, number = outcome.id.rpartition("-")
             record = None if outcome.record is None else json.dumps(outcome.record, sort_keys=True)
             rows.append((outcome.id, split, int(number), outcome.status, outcome.reason, record))
+        conflict = "IGNORE" if task.startswith("draw/") else "REPLACE"
         with self._db:
-            self._db.executemany("INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany(f"INSERT OR {conflict} INTO items VALUES (?, ?, ?, ?, ?, ?)", rows)
             self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?)", (task, json.dumps(seconds or {})))
 
-    def set_aside(self, split: str, surplus: Iterable[str] = ()) -> None:
+    def set_aside(self, split: str, surplus: Iterable[dict[str, Any]] = ()) -> None:
         """Candidates that a complete split did not need are spare, and so are pairs that it has beyond its number."""
+        recipes = [Recipe.from_json(record).to_json() for record in surplus]
         with self._db:
             self._db.execute("UPDATE items SET status = 'spare' WHERE split = ? AND status = 'drawn'", (split,))
-            self._db.executemany("UPDATE items SET status = 'spare' WHERE id = ?", [(one,) for one in surplus])
+            self._db.executemany(
+                "UPDATE items SET status = 'spare', record = ? WHERE id = ?",
+                [(json.dumps(recipe, sort_keys=True), recipe["id"]) for recipe in recipes],
+            )
+
+    def make_again(self, ids: Iterable[str], tasks: Iterable[str] = ()) -> None:
+        """Pairs whose pictures are lost are candidates again, and shards tasks again; their records stay."""
+        with self._db:
+            self._db.executemany("UPDATE items SET status = 'drawn' WHERE id = ?", [(one,) for one in ids])
+            self._db.executemany("DELETE FROM tasks WHERE name = ?", [(task,) for task in tasks])
 
     def reopen(self) -> None:
         """Before a run goes on: spare candidates count again, and failures are tried again.
 
         Failures may have a cause that is gone by now, such as a drive that was not there.
         """
+        starts: dict[str, list[int]] = defaultdict(list)
+        for name in self.finished():
+            kind, _, rest = name.partition("/")
+            if kind == "draw":
+                split, _, number = rest.partition("/")
+                starts[split].append(int(number))
+        for numbers in starts.values():
+            numbers.sort()
         with self._db:
             self._db.execute("UPDATE items SET status = 'drawn' WHERE status = 'spare'")
             self._db.execute(
                 "UPDATE items SET status = 'drawn', reason = '' WHERE status = 'failed' AND record IS NOT NULL"
             )
-            lost = self._db.execute("SELECT split, number FROM items WHERE status = 'failed'").fetchall()
-            draws = [name for name in self.finished() if name.startswith("draw/")]
-            for split, number in lost:
-                # The task that drew it begins at the largest number not above it. Others of its task are lost, too:
-                # looked for among all tasks, they come to the same one, not to the one before.
-                starts = [int(name.rpartition("/")[2]) for name in draws if name.startswith(f"draw/{split}/")]
-                before = [start for start in starts if start <= number]
-                if before:
-                    self._db.execute("DELETE FROM tasks WHERE name = ?", (f"draw/{split}/{max(before)}",))
+            lost = set()
+            for split, number in self._db.execute("SELECT split, number FROM items WHERE status = 'failed'"):
+                # The task that drew it begins at the largest number not above it.
+                if place := bisect_right(starts[split], number):
+                    lost.add((f"draw/{split}/{starts[split][place - 1]}",))
+            self._db.executemany("DELETE FROM tasks WHERE name = ?", list(lost))
             self._db.execute("DELETE FROM items WHERE status = 'failed'")
 
     def counts(self, split: str | None = None) -> dict[str, int]:
@@ -198,12 +213,44 @@ class Ledger:
         """(id, status, reason, record) in the order of splits and numbers."""
         rows = self._db.execute(
             "SELECT id, status, reason, record FROM items "
-            "WHERE (?1 IS NULL OR split = ?1) AND (?2 IS NULL OR status = ?2) "
-            "ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END, number",
+            f"WHERE (?1 IS NULL OR split = ?1) AND (?2 IS NULL OR status = ?2) {_ORDER}",
             (split, status),
         )
         for identity, state, reason, record in rows:
             yield identity, state, reason, json.loads(record) if record else {}
+
+    def done(self) -> Iterator[dict[str, Any]]:
+        """Records of all pairs, in the order of splits and numbers."""
+        return (record for _, _, _, record in self.items(status="done"))
+
+    def ranking(self, split: str) -> Ranking:
+        """What decides which candidates of a split become pairs, without their records."""
+        rows = self._db.execute(
+            "SELECT number, status, json_extract(record, '$.sharpness'), json_type(record, '$.files') FROM items "
+            "WHERE split = ? AND record IS NOT NULL ORDER BY number",
+            (split,),
+        )
+        numbers, states, measures = array("q"), array("b"), array("d")
+        for number, status, sharpness, files in rows:
+            numbers.append(number)
+            states.append({"done": 1, "drawn": 2 if files is None else 3}.get(status, 0))
+            measures.extend(json.loads(sharpness or "[0]"))
+        status = np.array(states, np.int8)
+        measured = np.array(measures, float).reshape(len(numbers), -1) if numbers else np.zeros((0, 1))
+        return Ranking(np.array(numbers, np.int64), status == 1, status >= 2, status == 3, measured)
+
+    def records(self, split: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Records of some candidates of a split, in the order of their numbers."""
+        records: list[dict[str, Any]] = []
+        ordered = sorted(int(number) for number in numbers)
+        for start in range(0, len(ordered), AT_ONCE):
+            part = ordered[start : start + AT_ONCE]
+            marks = ", ".join("?" * len(part))
+            rows = self._db.execute(
+                f"SELECT record FROM items WHERE split = ? AND number IN ({marks}) ORDER BY number", (split, *part)
+            )
+            records += [json.loads(row[0]) for row in rows]
+        return records
 
     # --- what the runs did ---
 
@@ -242,11 +289,13 @@ def merged_reasons(reasons: Iterable[tuple[str, int]]) -> list[tuple[str, int, s
 
 def _require_ledger(path: Path) -> None:
     """Raise `DatasetError` for a database of something else, which is not to be written to."""
-    if not path.is_file():
+    if not path.is_file() or not path.stat().st_size:
         return
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as db:
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables and not {"facts", "items"} <= tables:
+        ours = {"facts", "items", "tasks", "runs"} <= tables
+        columns = {row[1] for row in db.execute("PRAGMA table_info(items)")} if ours else set()
+    if tables and not {"id", "split", "number", "status", "reason", "record"} <= columns:
         raise DatasetError(f"no ledger of a data set: a database with {sorted(tables)[0]}; move it away", file=path)
 
 

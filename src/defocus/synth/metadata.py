@@ -1,15 +1,33 @@
-"""What a data set says of its pairs: a line of JSON for each, a table of the same, and the checksums of all files."""
+"""What a data set says of its pairs: lines of JSON, a table, a card, a sample figure, and the checksums of all files.
+
+However many pairs there are, their records are read one after the other, and the table is written in row groups.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import sqlite3
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+import numpy as np
+
+from .. import __version__
 from ..errors import DatasetError, MissingPackageError
-from ..files.pair_folders import ROLES, Record
+from ..files.pair_folders import JSON_LINES, PLAN, ROLES, Record, pictures_of
+from ..files.pictures import decode_picture
 from ..files.stores import Store
+from .folder import keep_facts
+from .layouts import DPDD_SPLITS
+from .ledger import Ledger
+from .places import published_places, without_places
+from .plan import SPLITS, Plan
 
 if TYPE_CHECKING:
     import pyarrow
@@ -17,6 +35,8 @@ if TYPE_CHECKING:
 Kind = Literal["text", "json", "integer", "number", "flag", "numbers", "texts"]
 TABLE, CHECKSUMS = "pairs.parquet", "checksums.sha256"
 CARD, SAMPLE, REPORT = "README.md", "sample.png", "report.html"
+SAMPLES = 12  # pairs of the sample figure
+ROW_GROUP = 10_000  # rows of the table that are held at once
 
 # Column of the table: its kind and what it means; the card explains the fields with the same words.
 COLUMNS: dict[str, tuple[Kind, str]] = {
@@ -73,9 +93,55 @@ _PAIRS = {
 }
 
 
-def jsonl_bytes(records: Iterable[Record]) -> bytes:
-    """One line for each record, keys sorted."""
-    return b"".join(_compact(record, str(record.get("id", ""))).encode() + b"\n" for record in records)
+def write_metadata(plan: Plan, store: Store, ledger: Ledger, *, sample: bool = True) -> None:
+    """Plan, lines, table, sample figure, card and checksums of what is done; the same bytes for the same pairs."""
+    write_lines(store, ledger)
+    store.write(PLAN, _plan_file(plan, store))
+    with store.writing(TABLE) as file:
+        write_table(file, ledger.done())
+    statistics, names = PairStatistics(ledger.done()), [PLAN, JSON_LINES, TABLE, CARD]
+    if statistics.total and sample:
+        store.write(SAMPLE, _sample(store, ledger, statistics))
+        names.append(SAMPLE)
+    store.write(CARD, card_text(plan, statistics, sample=SAMPLE in names).encode())
+    with store.writing(CHECKSUMS) as file:
+        write_checksums(file, store, ledger.done(), names)
+    sums = {name: store.digest(name) for name in (*names, CHECKSUMS)}
+    ledger.put("metadata", json.dumps(sums))  # what differs from these was changed by somebody
+    keep_facts(store, ledger)
+
+
+def is_metadata_of(plan: Plan, store: Store, ledger: Ledger) -> bool:
+    """Whether all files of `write_metadata` are there, as it wrote them for the same plan."""
+    sums = json.loads(ledger.fact("metadata") or "{}")
+    digest = hashlib.sha256(_plan_file(plan, store)).hexdigest()
+    return sums.get(PLAN) == digest and all(store.size(name) for name in sums)
+
+
+def _plan_file(plan: Plan, store: Store) -> bytes:
+    about = {
+        "defocus": __version__,
+        "fingerprint": plan.fingerprint,
+        "plan": published_places(plan.as_json(), store.folder),
+    }
+    return json.dumps(about, indent=1).encode() + b"\n"
+
+
+def write_lines(store: Store, ledger: Ledger) -> None:
+    """A line of JSON for each pair, keys sorted."""
+    ledger.put("metadata", "{}")  # from here until all of them are written, nothing says what they should be
+    keep_facts(store, ledger)
+    with store.writing(JSON_LINES) as file:
+        for record in ledger.done():
+            file.write(json_line(record))
+
+
+def json_line(record: Record) -> bytes:
+    """The line of a record."""
+    return _compact(record, str(record.get("id", ""))).encode() + b"\n"
+
+
+# --- the table ---
 
 
 def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
@@ -102,30 +168,34 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def table_bytes(records: Iterable[Record]) -> bytes:
-    """The table of the pairs as Parquet."""
-    table = _arrow_table(records)
-    from pyarrow import BufferOutputStream, parquet
+def write_table(file: BinaryIO, records: Iterable[Record]) -> None:
+    """Write the table of the pairs as Parquet."""
+    schema, rows = _schema(), table_rows(records)
+    from pyarrow import parquet
 
-    out = BufferOutputStream()
-    parquet.write_table(table, out)
-    return out.getvalue().to_pybytes()
+    with parquet.ParquetWriter(file, schema) as writer:
+        while part := list(islice(rows, ROW_GROUP)):
+            writer.write_table(_arrow_table(part, schema))
 
 
-def is_table_of(data: bytes, records: Iterable[Record]) -> bool:
+def is_table_of(file: BinaryIO, records: Iterable[Record]) -> bool:
     """Whether a Parquet file says what the records say, in the columns that it has as we write them today."""
-    expected = _arrow_table(records)
-    from pyarrow import ArrowException, BufferReader, parquet
+    schema, rows = _schema(), table_rows(records)
+    from pyarrow import ArrowException, Table, parquet
 
     try:
-        table = parquet.read_table(BufferReader(data))
-    except (ArrowException, OSError):
+        table = parquet.ParquetFile(file)
+        common = [field.name for field in schema if field in list(table.schema_arrow)]
+        for batch in table.iter_batches(ROW_GROUP, columns=common):
+            expected = _arrow_table(list(islice(rows, batch.num_rows)), schema)
+            if not Table.from_batches([batch]).select(common).equals(expected.select(common)):
+                return False
+    except (ArrowException, DatasetError, OSError, ValueError, TypeError, KeyError):
         return False
-    common = [field.name for field in expected.schema if field in list(table.schema)]
-    return table.num_rows == expected.num_rows and table.select(common).equals(expected.select(common))
+    return next(rows, None) is None
 
 
-def _arrow_table(records: Iterable[Record]) -> pyarrow.Table:
+def _schema() -> pyarrow.Schema:
     try:
         import pyarrow
     except ModuleNotFoundError as error:
@@ -139,17 +209,22 @@ def _arrow_table(records: Iterable[Record]) -> pyarrow.Table:
         "numbers": pyarrow.list_(pyarrow.float64()),
         "texts": pyarrow.list_(pyarrow.string()),
     }
-    rows = list(table_rows(records))
-    columns = {}
+    return pyarrow.schema([(name, types[kind]) for name, (kind, _) in COLUMNS.items()])
+
+
+def _arrow_table(rows: list[dict[str, Any]], schema: pyarrow.Schema) -> pyarrow.Table:
+    import pyarrow
+
+    columns = []
     for name, (kind, _) in COLUMNS.items():
         values = [row.get(name) for row in rows]
         try:
             if kind == "integer" and any(isinstance(value, float) for value in values):
                 raise TypeError("a number with a fraction")  # which Arrow would cut off
-            columns[name] = pyarrow.array(values, types[kind])
+            columns.append(pyarrow.array(values, schema.field(name).type))
         except (pyarrow.ArrowException, OverflowError, TypeError) as error:
             raise DatasetError(f"the column {name!r} of the table holds what is no {kind}: {error}") from error
-    return pyarrow.table(columns)
+    return pyarrow.table(columns, schema=schema)
 
 
 def largest_blur_px(record: Record) -> float:
@@ -157,28 +232,166 @@ def largest_blur_px(record: Record) -> float:
     return float(max(abs(value) for value in record["coc_px"]))
 
 
-def checksums_text(store: Store, records: Iterable[Record], others: Iterable[str] = ()) -> str:
-    """Lines that `sha256sum --check` reads, of all pictures or shards, and of `others` (paths of written files).
+# --- checksums ---
 
-    Sums of pictures are those of the records; shards and the others are read.
+
+def write_checksums(file: BinaryIO, store: Store, records: Iterable[Record], others: Iterable[str] = ()) -> None:
+    """Write lines that `sha256sum --check` reads, of all pictures or shards, and of `others` (paths of written files).
+
+    Sums of pictures are those of the records; shards and the others are read. A temporary database sorts them.
     """
-    sums: dict[str, str] = {}
-    to_read = list(others)
-    for record in records:
-        for about in record.get("files", {}).values():
-            if "member" in about:
-                to_read.append(about["path"])
-            else:
-                sums[about["path"]] = about["sha256"]
-    for path in dict.fromkeys(to_read):
-        sums[path] = hashlib.sha256(store.read(path)).hexdigest()
-    return "".join(f"{sums[path]}  {path}\n" for path in sorted(sums))
+    with closing(sqlite3.connect("")) as sums:
+        sums.execute("CREATE TABLE sums (path TEXT PRIMARY KEY, digest TEXT) WITHOUT ROWID")
+        files = (about for record in records for about in record.get("files", {}).values())
+        rows = ((about["path"], None if "member" in about else about["sha256"]) for about in files)
+        sums.executemany("INSERT OR REPLACE INTO sums VALUES (?, ?)", rows)
+        sums.executemany("INSERT OR REPLACE INTO sums VALUES (?, NULL)", ((path,) for path in others))
+        for path, digest in sums.execute("SELECT path, digest FROM sums ORDER BY path"):
+            file.write(f"{digest or store.digest(path)}  {path}\n".encode())
 
 
 def read_checksums(text: str) -> dict[str, str]:
     """sha256 of each path."""
     lines = (line.partition("  ") for line in text.split("\n") if line)
     return {path: digest for digest, _, path in lines}
+
+
+# --- the card ---
+
+
+class PairStatistics:
+    """The numbers of a data set's pairs that cards and reports tell, without the records, which are read once."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.values: dict[str, array[float]] = defaultdict(lambda: array("d"))  # of each pair
+        self.numbers: dict[str, array[int]] = {split: array("q") for split in SPLITS}
+        self.images: dict[str, set[str]] = {split: set() for split in SPLITS}
+        self.lenses: dict[str, Counter[str]] = {split: Counter() for split in SPLITS}  # pairs of each
+        self.bytes = 0
+        self.side_px = 0
+        for record in records:
+            values = {
+                "blur_px": largest_blur_px(record),
+                "focus_m": record["focus_m"],
+                "nearest_m": record["depth_m"][0],
+                "farthest_m": record["depth_m"][1],
+                "field_radius": math.hypot(*record["field"]),
+                "f_number": record["f_number"],
+                "layers": len(record.get("layer_depth_m", ())),
+            }
+            for name, value in values.items():
+                self.values[name].append(value)
+            split = record["split"]
+            self.numbers[split].append(record["index"])
+            self.images[split].add(record["source"])
+            self.lenses[split][record["lens"]] += 1
+            self.bytes += sum(file["bytes"] for file in record.get("files", {}).values())
+            self.side_px = record["patch_px"]
+
+    @property
+    def pairs(self) -> dict[str, int]:
+        """How many pairs each split has."""
+        return {split: len(numbers) for split, numbers in self.numbers.items()}
+
+    @property
+    def total(self) -> int:
+        """How many pairs there are."""
+        return sum(self.pairs.values())
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no image and no lens is in two splits."""
+        return all(
+            sum(map(len, groups)) == len(set().union(*groups))
+            for groups in (list(self.images.values()), list(self.lenses.values()))
+        )
+
+
+def card_text(plan: Plan, statistics: PairStatistics, *, sample: bool = True) -> str:
+    """The card (README.md) as Markdown: what is in the data set, how it was made, what its fields mean, how to load it.
+
+    It follows from the plan and the records alone, so that the same plan gives the same card. `sample`: there is a
+    sample figure.
+    """
+    from ..draw.pages import page
+
+    values = statistics.values
+    ranges: dict[str, list[float]] = (
+        {}
+        if not statistics.total
+        else {
+            "blur_px": np.percentile(values["blur_px"], [5, 50, 95]).tolist(),
+            "focus_m": [min(values["focus_m"]), max(values["focus_m"])],
+            "depth_m": [min(values["nearest_m"]), max(values["farthest_m"])],
+        }
+    )
+    return page(
+        "dataset_card.md",
+        plan=plan,
+        output=plan.output,
+        blur=_blur_in_words(plan),
+        sentences=plan_in_words(plan),
+        plan_json=json.dumps(without_places(plan.as_json()), indent=1),
+        pairs=statistics.pairs,
+        images={split: len(names) for split, names in statistics.images.items()},
+        lenses={split: len(names) for split, names in statistics.lenses.items()},
+        disjoint=statistics.disjoint,
+        ranges=ranges,
+        sample=SAMPLE if sample else "",
+        dpdd=DPDD_SPLITS,
+        columns=COLUMNS,
+        lines=JSON_LINES,
+        table=TABLE,
+        checksums=CHECKSUMS,
+        scenes=any(source.kind == "scenes" for source in plan.sources),
+        photographs=any(source.kind != "scenes" for source in plan.sources),
+    )
+
+
+def plan_in_words(plan: Plan) -> list[str]:
+    """The settings that decide what the pairs look like, a sentence each."""
+    from ..draw.pages import page
+
+    augmented = [name for name in plan.splits if plan.split(name).augment]
+    return page("plan_sentences.txt", plan=plan, blur=_blur_in_words(plan), augmented=augmented).strip().splitlines()
+
+
+def _blur_in_words(plan: Plan) -> str:
+    bands = "at the d line" if plan.psf.bands == "d" else "for red, green and blue"
+    return {
+        "lens": f"each depth is blurred with the point spread function of a real lens design, by wave optics {bands}",
+        "gaussian": "each depth is blurred with a Gaussian of half the lens's blur radius",
+        "disk": "each depth is blurred with a disk of the lens's blur radius",
+    }[plan.psf.kind]
+
+
+def bytes_text(size: float) -> str:
+    """A number of bytes in words."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000.0:
+            return f"{size:.3g} {unit}"
+        size /= 1000.0
+    return f"{size:.3g} TB"
+
+
+def _sample(store: Store, ledger: Ledger, statistics: PairStatistics) -> bytes:
+    """The sample figure, of pairs that are spread evenly over all."""
+    from ..draw import draw_samples, figure_bytes
+
+    places = ((split, number) for split in SPLITS for number in statistics.numbers[split])
+    on_figure = list(islice(places, 0, None, max(1, statistics.total // SAMPLES)))[:SAMPLES]
+    records = (record for split, number in on_figure for record in ledger.records(split, [number]))
+    pairs = []
+    for record, files in pictures_of(store, records, ("blurred", "sharp")):
+        caption = (
+            f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {max(map(abs, record['coc_px'])):.1f} px"
+        )
+        try:
+            pictures = [decode_picture(files[role], record["files"][role]["path"]) for role in ("blurred", "sharp")]
+        except DatasetError as error:
+            raise DatasetError(f"{error}: `defocus synth verify --repair` makes it again", file=store.root) from error
+        pairs.append((*pictures, caption))
+    return figure_bytes(draw_samples(pairs), dpi=100.0)
 
 
 def _compact(value: Any, identity: str) -> str:

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from ..errors import DatasetError, DefocusError
 from ..files.randomness import seed_for
-from .candidates import LensChoice, candidate_numbers, draw_candidates, identity
+from .candidates import LensChoice, candidate_numbers, draw_candidates
 from .engines import leave_room
 from .lens_pool import find_lenses
 from .pairs import Pair, make_pairs
 from .plan import Blur, PlanLike, SplitName, as_plan
-from .recipe import Recipe
+from .recipe import Recipe, pair_id
 from .sources import SourceCache, find_sources
 
 ATTEMPTS = 64
@@ -139,7 +139,7 @@ class OnDemandPairs:
                     reasons[index] = outcome.reason
                 else:
                     recipe = Recipe.from_json(outcome.record)
-                    recipes[index] = replace(recipe, id=identity(self.split, index), index=index)
+                    recipes[index] = replace(recipe, id=pair_id(self.split, index), index=index)
         return recipes
 
     def _warn(self, reason: str) -> None:

@@ -60,6 +60,16 @@ class Stopwatch:
         self._last = now
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """A recipe and what it is made of."""
+
+    recipe: Recipe
+    sharp: Sharp
+    camera: Camera
+    offset: tuple[float, float] | None  # in pixels, by which the lens moves what is in focus; None: not known
+
+
 def make_pairs(
     plan: Plan,
     recipes: Sequence[Recipe],
@@ -69,17 +79,14 @@ def make_pairs(
 ) -> list[Pair]:
     """A pair for each recipe, in their order. `sharps` and `lenses` hold what the recipes name."""
     watch = watch or Stopwatch()
-    for recipe in recipes:
-        _require_same(recipe, sharps[recipe.source], lenses[recipe.lens])
-    cameras = {r.id: lenses[r.lens].camera_for(r.pixel_um, r.focus_m) for r in recipes}
-    offsets = dict(zip(cameras, find_offsets(plan, recipes, [*cameras.values()]), strict=True))
+    drafts = _drafts(plan, recipes, sharps, lenses)
     watch.lap("offsets")
-    batches = _batched(plan, recipes, sharps, cameras, offsets)
+    batches = _batched(plan, drafts)
     numbers = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
     blurs = [
-        LayerBlur(recipe, cameras[recipe.id], coc[i], depth[i], used[i])
+        LayerBlur(draft.recipe, draft.camera, coc[i], depth[i], used[i])
         for batch, (coc, depth, used) in zip(batches, numbers, strict=True)
-        for i, recipe in enumerate(batch.recipes)
+        for i, draft in enumerate(batch.drafts)
     ]
     watch.lap("patches")
     sides: dict[Role, Side | None] = {"blurred": None}
@@ -91,106 +98,102 @@ def make_pairs(
     watch.lap("psfs")
     pairs: dict[str, Pair] = {}
     for batch in batches:
-        rows = slice(len(pairs), len(pairs) + len(batch.recipes))
+        rows = slice(len(pairs), len(pairs) + len(batch.drafts))
         own = {role: patches[rows] for role, patches in psfs.items()}
         pictures, fine = _expose(plan, batch, own)
-        for number, blur in enumerate(blurs[rows]):
-            recipe = blur.recipe
+        for number, (draft, blur) in enumerate(zip(batch.drafts, blurs[rows], strict=True)):
+            recipe = draft.recipe
             refusal = next((patches[number].refusal for patches in own.values() if patches[number].refusal), "")
             if not refusal and not fine[number]:
                 refusal = f"{recipe.lens}: a pixel is not a finite number"
             pair = Pair(recipe, refusal=refusal)
             if not refusal:
                 pair.pictures = {role: array[number] for role, array in pictures.items()}
-                pair.record = _record(plan, blur, sharps[recipe.source], own["blurred"][number], offsets[recipe.id])
+                pair.record = _record(plan, draft, blur, own["blurred"][number])
             pairs[recipe.id] = pair
     watch.lap("render")
     return [pairs[r.id] for r in recipes]
 
 
-def _batched(
-    plan: Plan,
-    recipes: Sequence[Recipe],
-    sharps: dict[str, Sharp],
-    cameras: dict[str, Camera],
-    offsets: dict[str, tuple[float, float] | None],
-) -> list[PatchBatch]:
-    """Recipes with room for equally many layers together."""
-    at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
-    light_of = {
-        name: jax.device_put((sharps[name].linear, sharps[name].depth_m)) for name in {r.source for r in recipes}
-    }
-    batches = []
-    for room in sorted({r.layers for r in recipes}):
-        group = [r for r in recipes if r.layers == room]
-        batches += [
-            _prepare(plan, group[start : start + at_once], room, sharps, light_of, cameras, offsets, at_once)
-            for start in range(0, len(group), at_once)
-        ]
-    return batches
-
-
-def _require_same(recipe: Recipe, sharp: Sharp, lens: PoolLens) -> None:
-    for what, planned, now in (("source", recipe.source_sha256, sharp), ("lens", recipe.lens_sha256, lens)):
-        if planned != now.sha256:
-            raise DatasetError(f"{recipe.id}: the {what} {now.name} is not the one that it was planned with")
+def _drafts(
+    plan: Plan, recipes: Sequence[Recipe], sharps: dict[str, Sharp], lenses: dict[str, PoolLens]
+) -> list[_Draft]:
+    """Recipes with photograph and camera. Raises `DatasetError` for a photograph or lens that is another one now."""
+    for recipe in recipes:
+        sharp, lens = sharps[recipe.source], lenses[recipe.lens]
+        for what, planned, now in (("source", recipe.source_sha256, sharp), ("lens", recipe.lens_sha256, lens)):
+            if planned != now.sha256:
+                raise DatasetError(f"{recipe.id}: the {what} {now.name} is not the one that it was planned with")
+    cameras = [lenses[r.lens].camera_for(r.pixel_um, r.focus_m) for r in recipes]
+    offsets = find_offsets(plan, recipes, cameras)
+    return [_Draft(r, sharps[r.source], *rest) for r, *rest in zip(recipes, cameras, offsets, strict=True)]
 
 
 @dataclass
 class PatchBatch:
     """Patches on the device, padded to a full batch."""
 
-    recipes: Sequence[Recipe]
+    drafts: Sequence[_Draft]
     linear: Float[Array, "batch rows cols 3"]
     coc: Float[Array, "batch rows cols"]
     layers: Layers
     target: Float[Array, "batch rows cols 3"]  # what a lens without blur and offset would show
     colour: SensorColour
 
-    @property
-    def padding(self) -> int:
-        return self.linear.shape[0] - len(self.recipes)
+
+def _batched(plan: Plan, drafts: Sequence[_Draft]) -> list[PatchBatch]:
+    """Patches with room for equally many layers together."""
+    at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
+    photographs = {draft.sharp.name: draft.sharp for draft in drafts}
+    light_of = {name: jax.device_put((sharp.linear, sharp.depth_m)) for name, sharp in photographs.items()}
+    batches = []
+    for room in sorted({draft.recipe.layers for draft in drafts}):
+        group = [draft for draft in drafts if draft.recipe.layers == room]
+        parts = (group[start : start + at_once] for start in range(0, len(group), at_once))
+        batches += [_prepare(plan, part, light_of, at_once) for part in parts]
+    return batches
 
 
 def _prepare(
-    plan: Plan,
-    recipes: Sequence[Recipe],
-    room: int,
-    sharps: dict[str, Sharp],
-    light_of: dict[str, tuple[Array, Array]],
-    cameras: dict[str, Camera],
-    offsets: dict[str, tuple[float, float] | None],
-    at_once: int,
+    plan: Plan, drafts: Sequence[_Draft], light_of: dict[str, tuple[Array, Array]], at_once: int
 ) -> PatchBatch:
     """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
-    padded = [*recipes, *[recipes[-1]] * (at_once - len(recipes))]
-    placements = [r.placement for r in padded]
+    padded = _padded(drafts, at_once)
+    placements = [draft.recipe.placement for draft in padded]
     straight = Place.batch(placements)
-    moved = Place.batch(placements, [offsets[r.id] or (0.0, 0.0) for r in padded])
+    moved = Place.batch(placements, [draft.offset or (0.0, 0.0) for draft in padded])
     cuts = [
-        cut_twice(*light_of[r.source], (moved.row(k), straight.row(k)), size=plan.patch.size, smaller=r.scale < 1.0)
-        for k, r in enumerate(padded)
+        cut_twice(
+            *light_of[draft.sharp.name],
+            (moved.row(k), straight.row(k)),
+            size=plan.patch.size,
+            smaller=draft.recipe.scale < 1.0,
+        )
+        for k, draft in enumerate(padded)
     ]
     light, depth, target = (jnp.stack(leaves) for leaves in zip(*cuts, strict=True))
-    paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(cameras[r.id].paraxial for r in padded))
-    power = np.array([r.saturation for r in padded], np.float32)
+    paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(draft.camera.paraxial for draft in padded))
+    power = np.array([draft.recipe.saturation for draft in padded], np.float32)
     linear, coc, layers, target = _layered(
-        light, depth, target, paraxial, power,
-        room=room, step=plan.depth.step_px, single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
+        light, depth, target, paraxial, power, room=drafts[0].recipe.layers, step=plan.depth.step_px,
+        single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
     )  # fmt: skip
-    colour = stack_colours([sharps[r.source].colour for r in padded])
-    return PatchBatch(recipes, linear, coc, layers, target, colour)
+    colour = stack_colours([draft.sharp.colour for draft in padded])
+    return PatchBatch(drafts, linear, coc, layers, target, colour)
+
+
+def _padded(drafts: Sequence[_Draft], count: int) -> list[_Draft]:
+    """So many drafts: the last one again where there are fewer."""
+    return [*drafts, *[drafts[-1]] * (count - len(drafts))]
 
 
 def patch_of(
     plan: Plan, recipe: Recipe, sharp: Sharp, lens: PoolLens
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Layers]:
     """Light, depth, blur radii and layers of one recipe, to look at."""
-    own = {sharp.name: (jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m))}
-    _, depth = cut_patch(*own[sharp.name], Place.batch([recipe.placement]).row(0), size=plan.patch.size)
-    camera = lens.camera_for(recipe.pixel_um, recipe.focus_m)
-    offset = {recipe.id: find_offsets(plan, [recipe], [camera])[0]}
-    batch = _prepare(plan, [recipe], recipe.layers, {sharp.name: sharp}, own, {recipe.id: camera}, offset, 1)
+    light = jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m)
+    _, depth = cut_patch(*light, Place.batch([recipe.placement]).row(0), size=plan.patch.size)
+    batch = _prepare(plan, _drafts(plan, [recipe], {sharp.name: sharp}, {lens.name: lens}), {sharp.name: light}, 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
 
@@ -229,7 +232,8 @@ def _expose(
     plan: Plan, batch: PatchBatch, psfs: dict[Role, list[PatchPsfs]]
 ) -> tuple[dict[Role, UInt[np.ndarray, "batch rows cols 3"]], Bool[np.ndarray, " batch"]]:
     """The pictures of one batch, through the lens and the sensor and past the lens; and whether all is finite."""
-    recipes = [*batch.recipes, *[batch.recipes[-1]] * batch.padding]
+    at_once = batch.linear.shape[0]
+    recipes = [draft.recipe for draft in _padded(batch.drafts, at_once)]
     shot, read = (np.array([r.noise[k] for r in recipes], np.float32) for k in (0, 1))
     seeds = np.array([r.seed for r in recipes], np.uint32)
     options = {"isp": plan.sensor.isp, "bits": plan.output.bits}
@@ -238,7 +242,8 @@ def _expose(
     fine: list[Array] = []
     for number, (role, patches) in enumerate(psfs.items()):
         kernels = np.stack([p.kernels(layers) for p in patches])
-        kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], (batch.padding, *kernels.shape[1:]))])
+        padding = (at_once - len(patches), *kernels.shape[1:])
+        kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], padding)])
         out[role], ok = _blurred(
             batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, role_noise(role, shot, read),
             seeds, number, **options,
@@ -301,15 +306,13 @@ def _whole(display: Float[Array, "rows cols 3"], bits: int) -> Array:
     return jnp.round(jnp.clip(display, 0.0, 1.0) * top).astype(jnp.uint8 if bits == 8 else jnp.uint16)
 
 
-def _record(
-    plan: Plan, blur: LayerBlur, sharp: Sharp, psfs: PatchPsfs, offset: tuple[float, float] | None
-) -> dict[str, Any]:
-    return blur.recipe.to_json() | {
+def _record(plan: Plan, draft: _Draft, blur: LayerBlur, psfs: PatchPsfs) -> dict[str, Any]:
+    return draft.recipe.to_json() | {
         # by which the lens moves what is in focus, and which was taken back; null: it could not be found
-        "offset_px": None if offset is None else list(offset),
-        "source_kind": sharp.kind,
+        "offset_px": None if draft.offset is None else list(draft.offset),
+        "source_kind": draft.sharp.kind,
         "psf": psfs.record(plan),
         "layer_depth_m": [float(f"{v:.6g}") for v in blur.depth_m[blur.used]],
         "layer_coc_px": [round(float(v), 4) for v in blur.coc_px[blur.used]],
-        "notes": list(sharp.notes),
+        "notes": list(draft.sharp.notes),
     }

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from string import Formatter
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -48,9 +49,11 @@ class PhotoSource(PlanPart):
         if self.kind == "scenes" and self.folder is not None:
             raise ValueError('kind = "scenes" takes no folder; did you mean kind = "raw" or "rgb"?')
         try:
-            self.depth.format(stem="", folder="")
-        except (LookupError, ValueError, AttributeError) as error:
-            raise ValueError(f"depth = {self.depth!r}; expected a path with {{stem}} and {{folder}} alone") from error
+            fields = [field[1:] for field in Formatter().parse(self.depth) if field[1] is not None]
+        except ValueError:
+            fields = [("?", "", None)]
+        if any(field not in (("stem", "", None), ("folder", "", None)) for field in fields):
+            raise ValueError(f"depth = {self.depth!r}; expected a path with {{stem}} and {{folder}} alone")
         return self
 
 

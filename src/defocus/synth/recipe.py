@@ -5,7 +5,16 @@ the program it makes the same bytes again, alone or among others, by whichever w
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Annotated, Any, NamedTuple, NotRequired
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+
+def pair_id(split: str, number: int) -> str:
+    """Name of a candidate, and of the pair that it becomes."""
+    return f"{split}-{number:06d}"
 
 
 class Placement(NamedTuple):
@@ -22,6 +31,7 @@ class Placement(NamedTuple):
 class Recipe:
     """One pair. Lengths in pixels of the reduced photograph unless the name says otherwise."""
 
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)  # of `record_fault`
     id: str  # "train-000123"
     split: str
     index: int  # of the candidate within its split
@@ -66,6 +76,43 @@ class Recipe:
         names = {f.name for f in fields(cls)}
         own: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items() if k in names}
         return cls(**own)
+
+
+def _require_inside(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{path} is not a path within a data set")
+    return path
+
+
+class _PictureFacts(TypedDict):
+    path: Annotated[str, AfterValidator(_require_inside)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0)]
+    member: NotRequired[str]
+
+
+class _PairPictures(TypedDict):
+    blurred: _PictureFacts
+    sharp: _PictureFacts
+    left: NotRequired[_PictureFacts]
+    right: NotRequired[_PictureFacts]
+
+
+@cache
+def _record_checks() -> tuple[tuple[str, TypeAdapter[Any]], ...]:
+    return ("", TypeAdapter(Recipe)), ("files", TypeAdapter(_PairPictures))
+
+
+def record_fault(record: dict[str, Any]) -> str:
+    """What is wrong with the record of a pair: the first key that is missing or holds something else; "" if nothing."""
+    for part, check in _record_checks():
+        try:
+            check.validate_python(record.get(part) if part else record)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            place = ".".join(str(step) for step in ([part] if part else []) + list(first["loc"]))
+            return f"its record is damaged: {place}: {first['msg']}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ from ..files.pair_folders import Record, pictures_of
 from ..files.pictures import decode_picture
 from ..files.settings import settings_difference
 from ..files.stores import write_file
-from .dataset_card import PairStatistics, plan_in_words
 from .folder import PairFolder, open_folder
 from .ledger import merged_reasons
-from .metadata import REPORT, largest_blur_px
+from .metadata import REPORT, PairStatistics, bytes_text, largest_blur_px, plan_in_words
 from .places import placeless, without_places
 from .plan import SPLITS, make_plan
+from .recipe import pair_id
 
 SHEET_PAIRS = 64
 LENSES = 48
@@ -45,7 +46,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     with open_folder(folder) as pairs:
         try:
             text = report_html(pairs)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (sqlite3.Error, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise DatasetError(
                 f"its plan or a record is damaged ({reason}): `defocus synth verify` says more", file=folder
@@ -57,7 +58,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
 def report_html(folder: PairFolder) -> str:
     """The page as text."""
     statistics = PairStatistics(folder.records())
-    if not statistics.ids:
+    if not statistics.total:
         raise DatasetError("there are no pairs to report on yet", file=folder.store.root)
     ledger = folder.ledger
     runs = [_run(run) for run in ledger.runs()] if ledger is not None else []
@@ -69,9 +70,9 @@ def report_html(folder: PairFolder) -> str:
         output=folder.plan["output"],
         splits=", ".join(f"{statistics.pairs[s]:,} {s}" for s in SPLITS if statistics.pairs[s]),
         side=statistics.side_px,
-        total=len(statistics.ids),
+        total=statistics.total,
         tiles=_tiles(statistics, sum(counts.values()), max((run["pairs_per_s"] for run in runs), default=0.0)),
-        pairs=list(_sheet(folder, statistics.ids)),
+        pairs=list(_sheet(folder, statistics)),
         charts=_charts(statistics.values),
         candidates=[(words, counts[status]) for status, words in _FATES.items() if counts.get(status)],
         reasons=merged_reasons((placeless(text, folder.plan), n) for text, n in reasons.items()),
@@ -83,35 +84,32 @@ def report_html(folder: PairFolder) -> str:
 
 def _tiles(statistics: PairStatistics, candidates: int, pairs_per_s: float) -> list[tuple[str, str]]:
     return [
-        (f"{len(statistics.ids):,}", "pairs"),
+        (f"{statistics.total:,}", "pairs"),
         *([(f"{candidates:,}", "candidates drawn")] if candidates else []),
         (f"{len(set().union(*statistics.lenses.values())):,}", "lenses"),
         (f"{len(set().union(*statistics.images.values())):,}", "images"),
         (f"{np.median(statistics.values['blur_px']):.1f} px", "largest blur radius, median"),
-        (_bytes_text(statistics.bytes), "of pictures"),
+        (bytes_text(statistics.bytes), "of pictures"),
         *([(_rate_text(pairs_per_s), "in the fastest run")] if pairs_per_s else []),
     ]
 
 
-def _sheet(folder: PairFolder, ids: list[str]) -> Iterator[dict[str, Any]]:
+def _sheet(folder: PairFolder, statistics: PairStatistics) -> Iterator[dict[str, Any]]:
     """The pairs of the contact sheet: their facts, and both pictures as data URIs."""
-    ids_by_split: dict[str, list[str]] = {}
-    for identity in ids:
-        ids_by_split.setdefault(identity.rpartition("-")[0], []).append(identity)
-    on_sheet = set(sheet_ids(ids_by_split))
+    on_sheet = set(sheet_ids({split: numbers for split, numbers in statistics.numbers.items() if numbers}))
     records = [record for record in folder.records() if record["id"] in on_sheet]
     for record, files in pictures_of(folder.store, records, ("blurred", "sharp")):
         pictures = {role: jpeg_uri(decode_picture(data, record["files"][role]["path"])) for role, data in files.items()}
         yield {"id": record["id"], "facts": pair_facts(record), **pictures}
 
 
-def sheet_ids(ids_by_split: Mapping[str, list[str]], room: int = SHEET_PAIRS) -> list[str]:
-    """Evenly spread pairs: as many of each split as its share, but at least an eighth of the room."""
-    total = sum(map(len, ids_by_split.values()))
-    places = {s: min(len(ids), max(room // 8, round(room * len(ids) / total))) for s, ids in ids_by_split.items()}
+def sheet_ids(numbers: Mapping[str, Sequence[int]], room: int = SHEET_PAIRS) -> list[str]:
+    """Evenly spread pairs of the splits: as many of each as its share, but at least an eighth of the room."""
+    total = sum(map(len, numbers.values()))
+    places = {s: min(len(own), max(room // 8, round(room * len(own) / total))) for s, own in numbers.items()}
     while sum(places.values()) > room:
         places[max(places, key=lambda s: places[s])] -= 1
-    return [ids[i * len(ids) // places[s]] for s, ids in ids_by_split.items() for i in range(places[s])]
+    return [pair_id(s, own[i * len(own) // places[s]]) for s, own in numbers.items() for i in range(places[s])]
 
 
 def pair_facts(record: Record) -> dict[str, str]:
@@ -140,7 +138,7 @@ def pair_facts(record: Record) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _charts(values: dict[str, list[float]]) -> list[tuple[str, str, str, list[tuple[str, str]]]]:
+def _charts(values: Mapping[str, Sequence[float]]) -> list[tuple[str, str, str, list[tuple[str, str]]]]:
     """Title, small words, histogram and key of each distribution."""
 
     def chart(name: str, label: str, *, log: bool = False) -> str:
@@ -212,14 +210,6 @@ def _duration_text(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _bytes_text(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000.0:
-            return f"{size:.3g} {unit}"
-        size /= 1000.0
-    return f"{size:.3g} GB"
 
 
 def _metres_text(value: float) -> str:

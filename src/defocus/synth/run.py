@@ -6,27 +6,25 @@ next follows from the ledger alone (`tasks`).
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from ..errors import DatasetError
-from ..files.stores import SUFFIX, Store
+from ..files.stores import Store
 from .engines import Engine, Failure, Start, leave_room
+from .folder import TASKS, keep_facts, open_ledger, prepare_folder
 from .ledger import Ledger, merged_reasons
 from .lens_pool import find_lenses
+from .metadata import is_metadata_of, write_metadata
 from .places import placeless
 from .plan import Plan, PlanLike, SplitName, as_plan
-from .resume import require_same_files, require_same_names, require_same_version, require_target
+from .resume import Resumption, discard_task
 from .sources import find_sources, missing_depths
-from .tasks import Task, TaskResult, draw_tasks, make_tasks, standing_pairs, surplus_pairs
+from .tasks import Task, TaskResult, draw_tasks, make_tasks, plan_shards, standing_pairs, surplus_pairs
 from .worker import PairWorker, WorkOrder
-from .writer import finish_folder, prepare_folder
 
 REASONS = 3  # that a summary tells
 
@@ -45,6 +43,7 @@ class Progress:
     failed: int = 0
     pairs_now: int = 0  # pairs of this run
     seconds: dict[str, float] = field(default_factory=dict)  # by stage, of all workers
+    notices: list[str] = field(default_factory=list)  # what is removed, made again or left as it is, before it happens
     _first: tuple[float, int] | None = None  # when the first task of pairs ended, and how many pairs it made
 
     @property
@@ -89,6 +88,7 @@ class RunSummary:
     limited: bool
     reasons: tuple[tuple[str, int], ...] = ()  # examples of why candidates were not made into pairs
     left_out: tuple[str, ...] = ()  # photographs without depth
+    notices: tuple[str, ...] = ()  # what was removed, made again or left as it is
 
 
 def run_plan(
@@ -98,13 +98,16 @@ def run_plan(
     *,
     limit: int | None = None,
     replan: bool = False,
+    sums: bool = False,
     ledger_file: Path | None = None,
     watch: Watcher | None = None,
 ) -> RunSummary:
     """Make the data set of a plan in `folder`, or go on with it.
 
     `engine`: who works, without one this process. `limit`: stop at so many pairs of this folder. `replan`: where plan,
-    photographs or lenses are others now, forget the pairs that are there. `watch` is called with the progress.
+    photographs or lenses are others now, remove the pairs that are there. Pictures that are missing or have another
+    size than their record says are made again, with `sums` also those that have another sum. `watch` is called with
+    the progress.
     """
     if engine is None:
         from .engines.local import LocalEngine
@@ -116,39 +119,46 @@ def run_plan(
     store, path = prepare_folder(folder, ledger_file)
     progress, watch = Progress("checking sources and lenses"), watch or (lambda _: None)
     watch(progress)
+
+    def notice(text: str) -> None:
+        progress.notices.append(text)
+        watch(progress)
+
     sources = find_sources(plan)
-    with Ledger(path) as ledger:
-        if ledger_file is not None:
-            require_target(ledger, store)
+    ledger, mark = open_ledger(store, path)
+    with ledger:
         store.sweep()  # what a killed run left; nobody else writes here now
-        moved = ledger.begin(plan, folder=store.folder, replan=replan)
+        resumption = Resumption(plan, store, ledger, replan, notice)
+        resumption.recover()
         lenses = find_lenses(plan)
-        if moved or replan:
-            progress.stage = "comparing photographs and lenses"
-            watch(progress)
-            require_same_files(ledger, sources, lenses, replan)
-        require_same_names(ledger, sources, lenses, replan)
-        ledger.keep(plan, store.folder)
-        require_same_version(ledger, replan)
-        ledger.put("rejected_lenses", json.dumps(lenses.rejected))
+        progress.stage = "comparing with what is there"
+        watch(progress)
+        resumption.begin(sources, lenses)
+        lost = resumption.check_pictures(sums=sums)
         number = ledger.start_run(time.time(), engine.name, engine.workers, engine.device())
         ledger.reopen()
         try:
-            with _mark(store) as mark:
-                order = WorkOrder(plan, store, mark, lenses, {s.name: s for group in sources.values() for s in group})
-                leader = _Leader(plan, ledger, engine, partial(PairWorker, order), progress, watch)
-                leader.draw([task for split in plan.splits for task in draw_tasks(plan, split, sources[split])])
-                limited = leader.make(limit)
+            order = WorkOrder(plan, store, mark, lenses, {s.name: s for group in sources.values() for s in group})
+            leader = _Leader(plan, store, ledger, engine, partial(PairWorker, order), progress, watch)
+            leader.draw([task for split in plan.splits for task in draw_tasks(plan, split, sources[split])])
+            limited = leader.make(limit)
         finally:
             engine.close()
             ledger.end_run(number, time.time(), progress.pairs_now, progress.seconds)
         progress.stage = "writing the metadata"
         watch(progress)
+        changed = lost or progress.pairs_now > 0 or not is_metadata_of(plan, store, ledger)
         for split in plan.splits:
             if ledger.counts(split).get("done", 0) >= plan.split(split).pairs:
-                ledger.set_aside(split, surplus_pairs(plan, split, ledger))
-        finish_folder(plan, store, ledger)
-        return _summary(plan, ledger, time.time() - began, limited)
+                surplus = surplus_pairs(plan, split, ledger)
+                resumption.remove([record] for record in surplus)
+                ledger.set_aside(split, surplus)
+                changed = changed or bool(surplus)
+        if changed:
+            write_metadata(plan, store, ledger)
+        for task_record in store.listing(TASKS, hidden=True):
+            store.remove(task_record)
+        return _summary(plan, ledger, time.time() - began, limited, progress.notices)
 
 
 @dataclass
@@ -156,6 +166,7 @@ class _Leader:
     """Gives out tasks, and writes what became of them into the ledger as it comes."""
 
     plan: Plan
+    store: Store
     ledger: Ledger
     engine: Engine
     start: Start
@@ -181,26 +192,33 @@ class _Leader:
             pairs = self.ledger.counts().get("done", 0)
             if limit is not None and pairs >= limit:
                 return pairs < self.progress.planned
-            tasks = make_tasks(self.plan, self.ledger, None if limit is None else limit - pairs)
-            if not tasks:
+            if plan_shards(self.plan, self.ledger):
+                keep_facts(self.store, self.ledger)
+            if not self._do(make_tasks(self.plan, self.ledger, None if limit is None else limit - pairs)):
                 return False
-            self._do(tasks)
 
-    def _do(self, tasks: Iterable[Task]) -> None:
-        """Reasons name files by their place below the plan's folders: a ledger that is passed on tells of no others."""
-        places = self.plan.as_json()
+    def _do(self, tasks: Iterable[Task]) -> int:
+        """Do tasks; how many there were.
+
+        Reasons name files by their place below the plan's folders: a ledger that is passed on tells of no others.
+        """
+        places, count = self.plan.as_json(), 0
         try:
             for task, result in self.engine.run(self.start, tasks):
-                result = task.failed(result.reason) if isinstance(result, Failure) else result  # noqa: PLW2901
+                if isinstance(result, Failure):
+                    discard_task(self.store, task.name)
+                    result = task.failed(result.reason)  # noqa: PLW2901
                 outcomes = [replace(o, reason=placeless(o.reason, places)) for o in result.outcomes]
                 self.ledger.take(task.name, outcomes, result.seconds)
                 self.progress.add(task, result)
                 self.watch(self.progress)
+                count += 1
         except DatasetError as error:
             raise DatasetError(
                 f"{error}; what is finished is safe: mend this and run the same command again to go on (where "
                 "photographs or lenses are others now, --replan makes everything anew)"
             ) from error
+        return count
 
     def _show(self, stage: str) -> None:
         counts = self.ledger.counts()
@@ -210,18 +228,7 @@ class _Leader:
         self.watch(self.progress)
 
 
-@contextmanager
-def _mark(store: Store) -> Iterator[str]:
-    """A file for workers to look for; what a killed leader leaves is swept by the next."""
-    name = f".mark-{uuid.uuid4().hex[:12]}{SUFFIX}"
-    store.write(name, b"")
-    try:
-        yield name
-    finally:
-        store.remove(name)
-
-
-def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> RunSummary:
+def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool, notices: list[str]) -> RunSummary:
     pairs = {split: ledger.counts(split).get("done", 0) for split in plan.splits}
     planned = {split: plan.split(split).pairs for split in plan.splits}
     counts = ledger.counts()
@@ -235,4 +242,5 @@ def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool) -> RunSu
         limited=limited,
         reasons=tuple((text, n) for _, n, text in merged_reasons(ledger.reasons().items()))[:REASONS],
         left_out=tuple(missing_depths(plan)),
+        notices=tuple(notices),
     )

@@ -16,7 +16,7 @@ from threading import Lock
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DefocusError, PlanError
+from ..errors import DefocusError, PhotoError, PlanError
 from ..files.pictures import PICTURES, RAW_SUFFIXES
 from ..files.randomness import seed_for
 from ..photo.isp import SensorColour
@@ -37,6 +37,12 @@ class SourceName:
     depth: Path | None = None
     resize_depth: bool = True
     depth_scale_m: float | None = None
+
+    def sha256(self) -> str:
+        """Sum of the bytes of the photograph and its depth, as the records have it."""
+        assert self.photo is not None
+        assert self.depth is not None
+        return hashlib.sha256(self.photo.read_bytes() + self.depth.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -79,14 +85,15 @@ def find_source(plan: Plan, name: str) -> SourceName:
 
 def read_source(source: SourceName, plan: Plan) -> Sharp:
     """Read a photograph with its depth, or make a scene; a `DefocusError` names the file."""
-    return _make_scene(source, plan) if source.photo is None else _read_files(source, plan)
-
-
-def files_sum(source: SourceName) -> str:
-    """SHA-256 of the bytes of a photograph and its depth, as the records have it."""
-    assert source.photo is not None
-    assert source.depth is not None
-    return hashlib.sha256(source.photo.read_bytes() + source.depth.read_bytes()).hexdigest()
+    if source.photo is None:
+        return _make_scene(source, plan)
+    try:
+        return _read_files(source, plan)
+    except (DefocusError, MemoryError):
+        raise
+    except Exception as error:  # a reader that did not expect what a damaged file holds
+        reason = f"cannot be read with its depth {source.depth}: {type(error).__name__}: {error}"
+        raise PhotoError(reason, file=source.photo) from error
 
 
 class SourceCache:
@@ -186,7 +193,7 @@ def _read_files(source: SourceName, plan: Plan) -> Sharp:
         metres = complete_depth(np.ascontiguousarray(metres)).fitted(size, resize=True).depth_m
     colour = photo.colour if photo.colour is not None else SensorColour.make()
     return Sharp(
-        source.name, source.kind, files_sum(source), np.ascontiguousarray(linear, np.float32),
+        source.name, source.kind, source.sha256(), np.ascontiguousarray(linear, np.float32),
         _clipped(metres, plan), colour, (*photo.notes, *depth.notes),
     )  # fmt: skip
 

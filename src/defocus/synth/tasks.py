@@ -14,18 +14,17 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from jaxtyping import Int
 
-from .candidates import candidate_numbers, identity
+from .candidates import candidate_numbers
 from .ledger import Ledger
 from .patches import sharpest
 from .plan import Plan, SplitName
-from .recipe import Outcome
+from .recipe import Outcome, pair_id
 from .sources import SourceName
 
 CANDIDATES_PER_TASK = 128
 PAIRS_PER_TASK = {"cpu": 8, "gpu": 128}  # a GPU wants many PSFs together; bytes do not depend on it
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,12 @@ class Task:
     split: SplitName
     sources: tuple[str, ...]
     numbers: tuple[int, ...] = ()  # draw
-    records: tuple[Record, ...] = ()  # make
+    records: tuple[dict[str, Any], ...] = ()  # make
     shard: int | None = None  # make all into this shard
 
     @property
     def ids(self) -> list[str]:
-        return [str(r["id"]) for r in self.records] or [identity(self.split, n) for n in self.numbers]
+        return [str(r["id"]) for r in self.records] or [pair_id(self.split, n) for n in self.numbers]
 
     def failed(self, reason: str) -> TaskResult:
         """The result of a task that nobody could do."""
@@ -66,14 +65,27 @@ def draw_tasks(plan: Plan, split: SplitName, sources: Sequence[SourceName]) -> I
             yield Task(f"draw/{split}/{part[0]}", "draw", split, (source.name,), numbers=tuple(part))
 
 
-def make_tasks(plan: Plan, ledger: Ledger, room: int | None = None) -> list[Task]:
-    """The pairs that are still to be made of all splits, at most `room` of them or the shards that hold so many."""
-    tasks: list[Task] = []
+def make_tasks(plan: Plan, ledger: Ledger, room: int | None = None) -> Iterator[Task]:
+    """The pairs that are still to be made of all splits, at most `room` of them or the shards that hold so many.
+
+    Those that were made before and are lost come first. Records are read as tasks are asked for.
+    """
+    planned = 0
     for split in plan.splits:
-        left = None if room is None else room - sum(len(task.records) for task in tasks)
-        make = _shard_tasks if plan.output.layout == "webdataset" else _pair_tasks
-        tasks += make(plan, split, ledger, left)
-    return tasks
+        if plan.output.layout == "webdataset":
+            parts = _shards_to_make(split, ledger)
+        else:
+            size = PAIRS_PER_TASK["cpu" if jax.default_backend() == "cpu" else "gpu"]
+            numbers = _pairs_to_make(plan, split, ledger)[: None if room is None else max(room - planned, 0)]
+            starts = range(0, len(numbers), size)
+            parts = [(f"make/{split}/{numbers[k]}", None, numbers[k : k + size].tolist()) for k in starts]
+        for name, shard, numbers_of_task in parts:
+            if room is not None and planned >= room:
+                return
+            planned += len(numbers_of_task)
+            records = ledger.records(split, numbers_of_task)
+            sources = tuple(dict.fromkeys(record["source"] for record in records))
+            yield Task(name, "make", split, sources, records=tuple(records), shard=shard)
 
 
 def standing_pairs(plan: Plan, split: SplitName, ledger: Ledger) -> int:
@@ -81,55 +93,65 @@ def standing_pairs(plan: Plan, split: SplitName, ledger: Ledger) -> int:
     pairs = plan.split(split).pairs
     if plan.output.layout == "webdataset":
         return min(ledger.counts(split).get("done", 0), pairs)
-    return [status for _, status in _ranked(plan, split, ledger, "drawn", "done")[:pairs]].count("done")
+    ranking, order = _ranked(plan, split, ledger)
+    return int(ranking.done[order[(ranking.done | ranking.drawn)[order]][:pairs]].sum())
 
 
-def surplus_pairs(plan: Plan, split: SplitName, ledger: Ledger) -> list[str]:
-    """Pairs that stood in for failures of an earlier run which are mended now: the least sharp beyond the number."""
-    done = [record["id"] for record, _ in _ranked(plan, split, ledger, "done")]
-    return done[plan.split(split).pairs :]
+def surplus_pairs(plan: Plan, split: SplitName, ledger: Ledger) -> list[dict[str, Any]]:
+    """Records of pairs that stood in for failures of an earlier run which are mended now: the least sharp beyond the
+    number."""
+    ranking, order = _ranked(plan, split, ledger)
+    surplus = order[ranking.done[order]][plan.split(split).pairs :]
+    return ledger.records(split, ranking.numbers[surplus].tolist())
 
 
-def _ranked(plan: Plan, split: SplitName, ledger: Ledger, *statuses: str) -> list[tuple[Record, str]]:
-    """Candidates of a split with a record, and their status: the sharpest first, or in their own order."""
-    items = [(record, status) for _, status, _, record in ledger.items(split) if record]
-    if items and plan.select.sharpness:
-        order = sharpest(np.array([record["sharpness"] for record, _ in items]), len(items))
-        items = [items[i] for i in order]
-    return [item for item in items if item[1] in statuses]
+def _ranked(plan: Plan, split: SplitName, ledger: Ledger) -> tuple[Any, Int[np.ndarray, " n"]]:
+    """The candidates of a split that have a recipe, and their order: the sharpest first, or as they are numbered."""
+    ranking = ledger.ranking(split)
+    count = len(ranking.numbers)
+    return ranking, sharpest(ranking.sharpness, count) if count and plan.select.sharpness else np.arange(count)
 
 
-def _pair_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) -> Iterator[Task]:
-    """Neighbours in a photograph together."""
-    best = _ranked(plan, split, ledger, "drawn", "done")[: plan.split(split).pairs]
-    records = sorted((record for record, status in best if status == "drawn"), key=lambda r: r["index"])[:room]
-    size = PAIRS_PER_TASK["cpu" if jax.default_backend() == "cpu" else "gpu"]
-    for start in range(0, len(records), size):
-        part = records[start : start + size]
-        yield _make_task(f"make/{split}/{part[0]['index']}", split, part)
+def _pairs_to_make(plan: Plan, split: SplitName, ledger: Ledger) -> Int[np.ndarray, " n"]:
+    """Numbers of the best candidates that are not pairs yet, neighbours in a photograph together."""
+    ranking, order = _ranked(plan, split, ledger)
+    best = order[(ranking.done | ranking.drawn)[order]][: plan.split(split).pairs]
+    best = best[ranking.drawn[best]]
+    return ranking.numbers[best[np.lexsort((ranking.numbers[best], ~ranking.lost[best]))]]
 
 
-def _shard_tasks(plan: Plan, split: SplitName, ledger: Ledger, room: int | None) -> Iterator[Task]:
-    """Shards of lists that are in the ledger from the moment that they are made."""
-    key = f"shards/{split}"
-    shards: list[list[str]] = json.loads(ledger.fact(key) or "[]")
-    finished = ledger.finished()
-    if all(f"make/{split}/shard/{number}" in finished for number in range(len(shards))):
+def plan_shards(plan: Plan, ledger: Ledger) -> bool:
+    """Where all shards of a split are finished and pairs are missing, list what belongs in more; whether any are new.
+
+    The lists are in the ledger from the moment that they are made.
+    """
+    changed = False
+    for split in plan.splits if plan.output.layout == "webdataset" else ():
+        if _shards_to_make(split, ledger):
+            continue
         # Those drawn that stand in a finished shard's list failed in an earlier run, and are tried again.
         missing = plan.split(split).pairs - ledger.counts(split).get("done", 0)
-        ids = sorted([r["id"] for r, _ in _ranked(plan, split, ledger, "drawn")][: max(missing, 0)])
-        size = plan.output.pairs_per_shard
-        shards += [ids[start : start + size] for start in range(0, len(ids), size)]
-        ledger.put(key, json.dumps(shards))
-    records = {identity: record for identity, _, _, record in ledger.items(split) if record}
-    pairs = 0
-    for number, ids in enumerate(shards):
-        name = f"make/{split}/shard/{number}"
-        if name not in finished and (room is None or pairs < room):
-            pairs += len(ids)
-            yield _make_task(name, split, [records[one] for one in ids], number)
+        ranking, order = _ranked(plan, split, ledger)
+        best = sorted(ranking.numbers[order[ranking.drawn[order]][: max(missing, 0)]].tolist())
+        size, shards = plan.output.pairs_per_shard, _shards(split, ledger)
+        for k in range(0, len(best), size):
+            number = next((number for number, ids in enumerate(shards) if not ids), len(shards))
+            shards[number : number + 1] = [[pair_id(split, n) for n in best[k : k + size]]]
+        ledger.put(f"shards/{split}", json.dumps(shards))
+        changed = changed or bool(best)
+    return changed
 
 
-def _make_task(name: str, split: SplitName, records: list[Record], shard: int | None = None) -> Task:
-    sources = tuple(dict.fromkeys(r["source"] for r in records))
-    return Task(name, "make", split, sources, records=tuple(records), shard=shard)
+def _shards(split: SplitName, ledger: Ledger) -> list[list[str]]:
+    """Names of the pairs that belong in each shard."""
+    return json.loads(ledger.fact(f"shards/{split}") or "[]")
+
+
+def _shards_to_make(split: SplitName, ledger: Ledger) -> list[tuple[str, int | None, list[int]]]:
+    """Name, number and pairs of the shards that are listed and not finished."""
+    finished = ledger.finished()
+    return [
+        (f"make/{split}/shard/{number}", number, [int(one.rpartition("-")[2]) for one in ids])
+        for number, ids in enumerate(_shards(split, ledger))
+        if ids and f"make/{split}/shard/{number}" not in finished
+    ]

@@ -13,6 +13,7 @@ from threading import Lock
 import jax
 
 from ..errors import DatasetError, DefocusError
+from ..files.ownership import Mark, read_mark
 from ..files.stores import Store
 from .candidates import LensChoice, draw_candidates
 from .lens_pool import LensPool
@@ -33,7 +34,7 @@ class WorkOrder:
 
     plan: Plan
     store: Store
-    mark: str  # a file that whoever sees the leader's folder sees
+    mark: Mark  # of the folder, which whoever sees it finds there
     lenses: LensPool
     sources: dict[str, SourceName]
 
@@ -42,7 +43,7 @@ class PairWorker:
     """Does tasks: on a processor one after the other, on a GPU a few side by side, so that it need not wait."""
 
     def __init__(self, order: WorkOrder) -> None:
-        if not order.store.exists(order.mark):
+        if read_mark(order.store) != order.mark:
             raise DatasetError(
                 f"the worker on {socket.gethostname()} does not see this folder: choose one that all nodes share",
                 file=order.store.root,
@@ -110,12 +111,6 @@ class PairWorker:
         pairs = make_pairs(
             self._order.plan, [r for r in recipes if r.source in readable], readable, self._order.lenses.lenses, watch
         )
-        files = self._writer.write(task, [pair for pair in pairs if not pair.refusal], watch)
-        outcomes = [
-            Outcome(pair.recipe.id, "rejected", pair.refusal, pair.recipe.to_json())
-            if pair.refusal
-            else Outcome(pair.recipe.id, "done", record=pair.record | {"files": files[pair.recipe.id]})
-            for pair in pairs
-        ]
+        outcomes = self._writer.write(task, pairs, watch)
         unreadable = [recipe for recipe in recipes if recipe.source not in readable]
         return outcomes + [Outcome(r.id, "failed", str(sharps[r.source]), r.to_json()) for r in unreadable]
