@@ -26,7 +26,7 @@ from machine import machine
 
 RESULTS = Path(__file__).parent / "results"
 PLAN: dict[str, Any] = {
-    "sources": [{"count": 24, "names": ["table", "letters"]}],
+    "sources": [{"count": 6, "names": ["table", "letters"]}],
     "lenses": {"survey": False},
     "train": {"image_fraction": 1.0, "lens_fraction": 1.0},
     "validation": {"pairs": 0},

@@ -92,7 +92,7 @@ def fake_folder(
     rng = np.random.default_rng(5)
     plan = fake_plan(layout, bits, pairs, side)
     store = open_store(folder)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     ledger = Ledger(folder / LEDGER)
     ledger.put("plan", json.dumps(plan.as_json()))
     records: list[dict[str, Any]] = []

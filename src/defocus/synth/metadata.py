@@ -387,10 +387,10 @@ def _sample(store: Store, ledger: Ledger, statistics: PairStatistics) -> bytes:
             f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {max(map(abs, record['coc_px'])):.1f} px"
         )
         try:
-            pictures = [decode_picture(files[role], record["files"][role]["path"]) for role in ("blurred", "sharp")]
+            blurred, sharp = (decode_picture(files[r], record["files"][r]["path"]) for r in ("blurred", "sharp"))
         except DatasetError as error:
             raise DatasetError(f"{error}: `defocus synth verify --repair` makes it again", file=store.root) from error
-        pairs.append((*pictures, caption))
+        pairs.append((blurred, sharp, caption))
     return figure_bytes(draw_samples(pairs), dpi=100.0)
 
 

@@ -126,7 +126,7 @@ def _drafts(
                 raise DatasetError(f"{recipe.id}: the {what} {now.name} is not the one that it was planned with")
     cameras = [lenses[r.lens].camera_for(r.pixel_um, r.focus_m) for r in recipes]
     offsets = find_offsets(plan, recipes, cameras)
-    return [_Draft(r, sharps[r.source], *rest) for r, *rest in zip(recipes, cameras, offsets, strict=True)]
+    return [_Draft(r, sharps[r.source], c, o) for r, c, o in zip(recipes, cameras, offsets, strict=True)]
 
 
 @dataclass
