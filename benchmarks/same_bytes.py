@@ -2,7 +2,8 @@
 
     python benchmarks/same_bytes.py OUT_FOLDER [--pairs N] [--kills N] [--patch N] [--quick]
 
-Every run is `defocus synth run` in a process of its own. The second folder's runs are ended by SIGKILL, the first as
+Every run is `defocus synth run` in a process of its own; the two folders share no compiled programs, so that whatever the
+compiler measures and chooses is chosen twice. The second folder's runs are ended by SIGKILL, the first as
 soon as a few pairs are done and the others likewise, then the last one is left alone. Compared are the sums of all
 files but the ledger (which tells the runs and their times). Pictures that differ are compared value by value. Writes
 same_bytes_gpu.json and .md, or same_bytes_cpu.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -54,7 +56,8 @@ bands = "rgb"
 
 def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "defocus", "synth", "run", str(plan), "--out", str(out), "--workers", "1"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    environment = os.environ | {"DEFOCUS_CACHE": str(out.with_suffix(".programs"))}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
