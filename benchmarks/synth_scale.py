@@ -193,7 +193,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(measure(options.one, bool(options.copies), Path(folder))))
         return
-    runs = []
+    runs: list[dict[str, Any]] = []
+    before = machine(("jax", "numpy", "pyarrow"))
     jobs = (
         [(1000, False)]
         if options.quick
@@ -203,13 +204,12 @@ def main() -> None:
         command = [sys.executable, __file__, "--one", str(count), *(["--copies", "1"] if copies else [])]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         runs.append(json.loads(output.splitlines()[-1]))
-        print(runs[-1], flush=True)
-    result = {"machine": machine(("jax", "numpy", "pyarrow")), "runs": runs}
-    print(markdown(result))
-    if not options.quick:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "synth_scale.json").write_text(json.dumps(result, indent=1) + "\n")
-        (options.out / "synth_scale.md").write_text(markdown(result))
+        result = {"machine": before, "runs": runs}
+        print(markdown(result), flush=True)
+        if not options.quick:
+            options.out.mkdir(parents=True, exist_ok=True)
+            (options.out / "synth_scale.json").write_text(json.dumps(result, indent=1) + "\n")
+            (options.out / "synth_scale.md").write_text(markdown(result))
 
 
 if __name__ == "__main__":
