@@ -465,7 +465,7 @@ KINDS = {
         ),
         _file_kind("niqe", "`load_pristine`: npz", _NIQE, quick=40),
         _file_kind("response", "`parse_response`: tables of text", _RESPONSE, quick=40),
-        FuzzKind("journal", "`Journal`, `MadeBy`, `OwnedFolder`", _journal_attempt, typical_s=0.01, quick=10),
+        FuzzKind("journal", "`Journal`, `DeblurFolder`, `OwnedFolder`", _journal_attempt, typical_s=0.01, quick=10),
         FuzzKind("cli", "`defocus …` with wrong words", command_attempt, typical_s=0.05, seconds=60.0, quick=10),
         FuzzKind(
             "psf", "`Camera(…).psf(…)` at the ends of its range", psf_attempt, typical_s=0.5, seconds=120.0,

@@ -50,6 +50,15 @@ def test_a_store_keeps_files(store: store_module.Store) -> None:
     assert store.listing() == ["train_c/source/000001.png"]
 
 
+def test_a_look_whether_a_folder_can_be_written_to_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not if it is killed before it could clean up, either."""
+    monkeypatch.setattr(store_module.Store, "remove", lambda *_: None)
+    store_module.open_store(tmp_path / "new").check_writable()
+    assert list((tmp_path / "new").iterdir()) == []
+
+
 def test_sweep_removes_what_kills_left(store: store_module.Store) -> None:
     store.write("a/b.png", b"whole")
     for path in ("a/.b.png.0123456789ab.part", ".c.0123456789ab.part", "a/.kept", "a/.users.part"):

@@ -14,6 +14,7 @@ import hashlib
 import io
 import os
 import re
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -173,7 +174,12 @@ class Store:
         return len(left)
 
     def check_writable(self) -> None:
-        """Raise `DatasetError` if nothing can be written here."""
+        """Raise `DatasetError` if nothing can be written here. A kill meanwhile leaves nothing in a folder."""
+        if self.is_local:
+            with self._errors("", "written"):
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=self.root):  # which has no name where the system can do without
+                    return
         name = f".writable-{uuid.uuid4().hex[:12]}"
         self.write(name, b"")
         self.remove(name)
