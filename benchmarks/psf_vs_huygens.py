@@ -17,14 +17,13 @@ import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from defocus import Camera, list_lenses, load_lens
 from defocus.camera import make_requests
 from defocus.errors import TraceError
 from defocus.lens.prescription import Lens
-from defocus.optics.paraxial import depth_of_confusion
+from defocus.optics.paraxial import FirstOrder, image_position
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.huygens import huygens_psf
@@ -58,6 +57,21 @@ def paper_error(requests: Requests, row: int, truth: np.ndarray) -> float:
         return float("nan")
 
 
+def depth_of_confusion(lens: FirstOrder, radius: float, focus: float) -> float:
+    """Depth (mm) whose signed circle of confusion is `radius` (mm) when the sensor is focused on `focus` (mm).
+
+    A radius larger than that of a point at infinity has no depth: the result is then negative or inf.
+    """
+    # With T the exit pupil's distance to the focal point and k = R / T, R (d_sensor / d_image − 1) = radius gives the
+    # image's distance from the focal point below; Newton's x x' = −f f' its depth.
+    slope = float(lens.entrance_pupil_radius / lens.focal_length)
+    inverse_distance = 1.0 / float(lens.back_focal_distance - lens.exit_pupil)
+    sensor = float(image_position(lens, focus) - lens.back_focal_distance)
+    beyond = (sensor * slope - radius) / (slope + radius * inverse_distance)
+    product = float(lens.focal_length**2 * lens.object_index / lens.image_index)
+    return product / beyond + float(lens.front_focus) if beyond else float("inf")
+
+
 def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields: tuple[float, ...], stem: str) -> None:
     cases: list[tuple[str, Camera, float, float, float]] = []
     for name, lens in choose(count):
@@ -67,7 +81,7 @@ def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields:
         camera = camera.focused(focus * 1e-3)
         for coc in circles:
             radius = coc * float(camera.pixel_um) * 1e-3
-            depth = float(depth_of_confusion(data, jnp.array(radius), jnp.array(focus)))
+            depth = depth_of_confusion(data, radius, focus)
             if 0.0 < depth < float("inf"):  # a circle that is too large lies beyond infinity
                 cases += [(name, camera, field, coc, depth * 1e-3) for field in fields]
     requests = make_requests([c[1] for c in cases], [c[4] for c in cases], [(0.0, c[2]) for c in cases])

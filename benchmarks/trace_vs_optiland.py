@@ -36,9 +36,10 @@ import numpy as np
 
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
+from defocus.optics.batch import over_lenses
 from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
 from defocus.optics.system import Bucket, System, group_by_bucket, pack, refractive_indices
-from defocus.optics.trace import Rays, trace, trace_batch
+from defocus.optics.trace import Rays, Trace, trace
 from machine import machine
 
 WAVELENGTHS = (F_LINE_NM, D_LINE_NM, C_LINE_NM)
@@ -102,6 +103,12 @@ class Group:
         half = (len(self.lenses) + 1) // 2
         take = [slice(0, half), slice(len(self.lenses) - half, None)]  # equal parts: one compilation
         self.halves = [jax.tree.map(lambda leaf, s=s: leaf[s], (self.system, self.rays)) for s in take]
+
+
+@jax.jit
+def trace_batch(system: System, rays: Rays) -> Trace:
+    """`trace` over a batch of lenses: every leaf of `system` and `rays` has one leading axis."""
+    return over_lenses(trace, system, rays)
 
 
 def batched_together(groups: Sequence[Group], _pool: ThreadPoolExecutor) -> None:

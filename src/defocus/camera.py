@@ -24,11 +24,9 @@ from jaxtyping import Array, Float
 from ._lazy import drawn
 from .errors import DefocusError, TraceError, checked_options
 from .lens.prescription import Lens
-from .optics.apertures import solve_clear_apertures
-from .optics.field import image_radius_of
-from .optics.paraxial import FirstOrder, first_order, image_position
-from .optics.paraxial_camera import ParaxialCamera, filling_pitch
-from .optics.pupil import chief_ray
+from .optics.apertures import solved_if_bare
+from .optics.paraxial import FirstOrder, ParaxialCamera, filling_pitch, first_order, image_position
+from .optics.pupil import chief_ray, image_radius_of
 from .optics.rim import Blades, Iris
 from .optics.system import PackedLens, System
 from .psf.bands import Bands, BandsLike, parse_bands
@@ -90,8 +88,7 @@ class Camera(eqx.Module):
         if not isinstance(lens, Lens):
             raise DefocusError(f"a camera of {lens!r}; expected a Lens, such as load_lens('leica-summicron-50-f2')")
         lens = lens if state is None else lens.in_state(state)
-        if all(s.semi_diameter is None for s in lens.surfaces):
-            lens = solve_clear_apertures(lens)
+        lens = solved_if_bare(lens)
         if pixel_um is not None and pixels is not None:
             raise DefocusError("give pixel_um or pixels, not both")
         self.optics = PackedLens.of(lens)

@@ -30,7 +30,8 @@ from defocus.errors import DefocusError, TraceError
 from defocus.glass import AIR, model_glass
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM, Aperture, Field, Lens, Surface
-from defocus.optics.beams import refracting, with_clear_apertures
+from defocus.optics.apertures import with_clear_apertures
+from defocus.optics.beams import refracting
 from defocus.optics.spot_diagram import spot_diagram
 from defocus.survey.lens_folder import SurveyRow
 from defocus.survey.measure import Measurement, measure_one
@@ -161,7 +162,7 @@ def test_an_asphere_is_not_drawn_outside_its_clear_aperture():
 def test_only_missing_clear_apertures_are_solved_for(monkeypatch: pytest.MonkeyPatch):
     lens = tessar()
     solved = lens.with_semi_diameters(dict.fromkeys(range(8), 5.0))
-    monkeypatch.setattr("defocus.optics.beams.solve_clear_apertures", lambda _: solved)
+    monkeypatch.setattr("defocus.optics.apertures.solve_clear_apertures", lambda _: solved)
     surfaces = (*lens.surfaces[:6], *(replace(s, semi_diameter=None) for s in lens.surfaces[6:]))
     filled = with_clear_apertures(replace(lens, surfaces=surfaces))
     assert [s.semi_diameter for s in filled.surfaces] == [8.5, 7.5, 6.2, 6.0, 5.73, 6.1, 5.0, 5.0]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from defocus.lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
+from defocus.optics.batch import over_lenses
+from defocus.optics.paraxial import first_order
 from defocus.optics.system import Bucket, System, pack
-from defocus.optics.trace import Rays, trace_batch
+from defocus.optics.trace import Rays, Trace, trace
 
 WAVELENGTHS = (F_LINE_NM, D_LINE_NM, C_LINE_NM)
 LENSES, RAYS = 8, 256
@@ -28,6 +31,15 @@ FIELDS = (
     "points",
 )  # of a Trace
 PLAIN, SMALL, MEDIUM, LARGE = Bucket(16, 0, 0), Bucket(16, 10, 10), Bucket(32, 10, 0), Bucket(64, 10, 10)
+
+
+first_order_batch = jax.jit(jax.vmap(first_order))
+
+
+@eqx.filter_jit
+def trace_batch(system: System, rays: Rays, *, record: bool = False) -> Trace:
+    """`trace` over a batch of lenses: every leaf of `system` and `rays` has one leading axis."""
+    return over_lenses(lambda s, r: trace(s, r, record=record), system, rays)
 
 
 def trace_items(

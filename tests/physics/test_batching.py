@@ -12,11 +12,10 @@ import pytest
 
 from defocus.lens.prescription import D_LINE_NM
 from defocus.optics.batch import any_lens
-from defocus.optics.paraxial import first_order_batch
 from defocus.optics.system import COMMON_BUCKETS, Bucket, bucket_of, group_by_bucket, pack
-from defocus.optics.trace import BLOCK, Rays, trace, trace_batch
+from defocus.optics.trace import BLOCK, Rays, trace
 
-from .harness import LARGE, LENSES, MEDIUM, RAYS, SMALL, trace_items
+from .harness import LARGE, LENSES, MEDIUM, RAYS, SMALL, first_order_batch, trace_batch, trace_items
 from .samples import all_samples, double_gauss, phone
 
 

@@ -14,8 +14,7 @@ import pytest
 from defocus.errors import TraceError
 from defocus.glass import constant_index
 from defocus.lens.prescription import D_LINE_NM, Field, Lens
-from defocus.optics.field import image_radius_of, vergence_of
-from defocus.optics.pupil import chief_ray, find_bundle, launch
+from defocus.optics.pupil import chief_ray, find_bundle, image_radius_of, launch, vergence_of
 from defocus.optics.system import pack, pack_one
 
 from . import oracle

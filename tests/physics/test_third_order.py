@@ -18,11 +18,11 @@ import pytest
 
 from defocus.lens.prescription import D_LINE_NM, Lens
 from defocus.optics.aberrations import third_order
-from defocus.optics.paraxial import FirstOrder, first_order_batch
+from defocus.optics.paraxial import FirstOrder
 from defocus.optics.system import pack, refractive_indices
 
 from . import oracle
-from .harness import SMALL
+from .harness import SMALL, first_order_batch
 from .samples import INF, double_gauss, fisheye, lens, phone, squared_term
 
 third_orders = jax.jit(jax.vmap(third_order))

@@ -7,7 +7,7 @@ import math
 from matplotlib.figure import Figure
 
 from ..lens.prescription import Lens
-from ..optics.beams import with_clear_apertures
+from ..optics.apertures import with_clear_apertures
 from ..optics.spot_diagram import spot_diagram
 from ..survey.measure import Measurement, measure_one
 from . import style

@@ -25,8 +25,9 @@ from jaxtyping import Array, Bool, Float
 
 from ..glass import Medium
 from ..lens.prescription import Lens
-from ..optics.apertures import STEEPEST
-from ..optics.beams import BeamTracer, LitBeam, field_radius, refracting, with_clear_apertures
+from ..optics.apertures import STEEPEST, with_clear_apertures
+from ..optics.beams import BeamTracer, LitBeam, refracting
+from ..optics.pupil import field_radius
 from ..optics.surfaces import sag
 from ..optics.system import System, pack_one
 

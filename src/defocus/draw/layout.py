@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ..camera import Camera
 from ..lens.prescription import Aperture, Lens
-from ..optics.beams import with_clear_apertures
+from ..optics.apertures import with_clear_apertures
 from ..optics.paraxial import first_order
 from ..optics.system import pack_one
 from . import style

@@ -83,8 +83,7 @@ def _constant(c: Sequence[float], um: Array) -> Array:
 
 
 def _sellmeier(c: Sequence[float], um: Array) -> Array:
-    w2 = um**2
-    return np.sqrt(1.0 + c[0] + sum(b * w2 / (w2 - l * l) for b, l in _pairs(c)))
+    return _sellmeier_2([c[0], *(value for b, l in _pairs(c) for value in (b, l * l))], um)
 
 
 def _sellmeier_2(c: Sequence[float], um: Array) -> Array:

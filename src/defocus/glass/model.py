@@ -18,7 +18,6 @@ docs/glass.md gives the errors.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -82,7 +81,6 @@ class _Neighbours(NamedTuple):
     """Glasses that can lend their partial dispersions, by ascending vd."""
 
     glasses: tuple[Glass, ...]
-    abbe_numbers: list[float]
     nd: npt.NDArray[np.float64]
     vd: npt.NDArray[np.float64]
     penalty: npt.NDArray[np.float64]  # units of distance
@@ -93,8 +91,7 @@ def _pack(glasses: Iterable[Glass]) -> _Neighbours:
     able = [g for g in glasses if g.range_nm[0] <= low and g.range_nm[1] >= high and g.vd > 0.0]
     ordered = tuple(sorted(able, key=lambda g: g.vd))
     penalty = [0.0 if g.current and g.catalogue != "lzos" else SECOND_CHOICE_PENALTY for g in ordered]
-    nd, vd = [g.nd for g in ordered], [g.vd for g in ordered]
-    return _Neighbours(ordered, vd, np.array(nd), np.array(vd), np.array(penalty))
+    return _Neighbours(ordered, *(np.array(v) for v in ([g.nd for g in ordered], [g.vd for g in ordered], penalty)))
 
 
 @cache
@@ -105,12 +102,8 @@ def _neighbours() -> _Neighbours:
 def _nearest(nd: float, vd: float, nd_tolerance: float, vd_tolerance: float) -> Glass | None:
     """The nearest glass within both tolerances; of equals, that of smaller vd, then the catalogue's first."""
     near = _neighbours()
-    start = bisect_left(near.abbe_numbers, vd - vd_tolerance)
-    stop = bisect_right(near.abbe_numbers, vd + vd_tolerance)
-    if start >= stop or vd_tolerance <= 0.0:
-        return None
-    x, y = (near.nd[start:stop] - nd) / ND_UNIT, (near.vd[start:stop] - vd) / VD_UNIT
-    distance = np.hypot(x, y) + near.penalty[start:stop]
-    distance[np.abs(x) >= nd_tolerance / ND_UNIT] = math.inf
+    x, y = (near.nd - nd) / ND_UNIT, (near.vd - vd) / VD_UNIT
+    fits = (np.abs(x) < nd_tolerance / ND_UNIT) & (near.vd >= vd - vd_tolerance) & (near.vd <= vd + vd_tolerance)
+    distance = np.where(fits, np.hypot(x, y) + near.penalty, math.inf)
     best = int(distance.argmin())
-    return near.glasses[start + best] if distance[best] < math.inf else None
+    return near.glasses[best] if vd_tolerance > 0.0 and distance[best] < math.inf else None

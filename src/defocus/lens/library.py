@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -45,11 +46,11 @@ def list_lenses() -> tuple[LibraryEntry, ...]:
     """The built-in lenses, in alphabetical order."""
     rows = json.loads((DATA / "index.json").read_text(encoding="utf-8"))
     names = [f.name for f in fields(LibraryEntry)]
-    return tuple(LibraryEntry(**{n: _frozen(row[n]) for n in names}) for row in rows)
 
+    def frozen(value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(LibraryEntry(**{n: frozen(row[n]) for n in names}) for row in rows)
 
 
 def load_lens(name_or_path: str | Path, *, state: str | None = None) -> Lens:
@@ -79,16 +80,9 @@ def _find(name_or_path: str | Path) -> Lens | None:
     if isinstance(name_or_path, str) and name_or_path.lower() in _names():
         return read_lens(DATA / f"{name_or_path.lower()}.json")
     # A file that is missing, but was clearly meant, is the reader's business: its error names the reason.
-    if _is_file(path) or path.suffix.lower() in LENS_SUFFIXES:
+    if os.path.isfile(path) or path.suffix.lower() in LENS_SUFFIXES:
         return read_lens(path)
     return None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
 
 
 @functools.cache

@@ -17,18 +17,16 @@ import hashlib
 import html
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from .._lazy import drawn
 from ..errors import DefocusError, LensError
-from ..glass import AIR, Medium
+from ..glass import AIR, Medium, dispersion
 
-D_LINE_NM = 587.5618
-F_LINE_NM = 486.1327
-C_LINE_NM = 656.2725
+D_LINE_NM, F_LINE_NM, C_LINE_NM = dispersion.D_LINE_NM, dispersion.F_LINE_NM, dispersion.C_LINE_NM
 
 ApertureKind = Literal["stop_radius", "entrance_pupil_diameter", "f_number", "object_na"]
 FieldKind = Literal["angle_deg", "object_height", "paraxial_image_height", "real_image_height"]
@@ -122,9 +120,8 @@ class Lens:
     states: tuple[State, ...] = ()
     patent: str = ""
     image_format: str = ""  # "135-full-frame", "aps-c", ...
-    notes: tuple[str, ...] = dataclasses.field(
-        default=(), compare=False
-    )  # what the reader had to decide, for the user to see
+    # What the reader had to decide, for the user to see.
+    notes: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     source: str = dataclasses.field(default="", compare=False)  # the file it came from
 
     def __post_init__(self) -> None:
@@ -191,12 +188,12 @@ class Lens:
 
     def in_state(self, name: str | int) -> Lens:
         """The lens in one of its states, by name or by number from 0; the result has no states of its own."""
-        match = [s for i, s in enumerate(self.states) if name in (s.name, i, str(i))]
-        by_name = [s for s in match if s.name == name]
+        match = [s for s in self.states if s.name == name]
+        match += [s for i, s in enumerate(self.states) if name in (i, str(i))]
         if not match:
-            names = ", ".join(repr(s.name) for s in self.states) or "none"
+            names = ", ".join(map(repr, self.state_names)) or "none"
             raise LensError(f"{self.name!r} has no state {name!r}; its states: {names}")
-        state = (by_name or match)[0]
+        state = match[0]
         thickness, semi = dict(state.thickness), dict(state.semi_diameter)
         surfaces = tuple(
             replace(s, thickness=thickness.get(i, s.thickness), semi_diameter=semi.get(i, s.semi_diameter))
@@ -223,58 +220,59 @@ class Lens:
 
 def _check(lens: Lens) -> None:
     """Refuse numbers that no lens has; the message names the surface."""
-
-    def require(holds: bool, text: str, surface: int | None = None) -> None:
+    for surface, holds, text in _rules(lens):
         if not holds:
             raise LensError(text, lens=lens.name or "lens", surface=surface)
 
-    count = len(lens.surfaces)
-    require(1 <= count <= MAX_SURFACES, f"{count} surfaces; expected 1 to {MAX_SURFACES}")
-    require(0 <= lens.stop < count, f"the stop is surface {lens.stop}, but the surfaces are 0 to {count - 1}")
-    for i, surface in enumerate(lens.surfaces):
-        _check_surface(surface, lambda holds, text, i=i: require(holds, text, i))  # type: ignore[misc]
-    require(lens.object_distance > 0, f"object distance {lens.object_distance} mm; expected more than 0, or inf")
-    radius = lens.image_radius
-    require(radius is None or 0 < radius <= MAX_LENGTH, f"image radius {radius} mm; expected a positive number")
-    _check_aperture(lens, require)
-    waves = lens.wavelengths_nm
-    require(bool(waves) and all(100.0 <= w <= 20000.0 for w in waves), f"wavelengths {waves} nm; expected 100 to 20000")
-    require(0 <= lens.primary_wavelength < len(waves), f"primary wavelength {lens.primary_wavelength} of {len(waves)}")
-    if lens.field is not None:
-        _check_field(lens.field, require)
-    for state in lens.states:
-        if state.field is not None:
-            _check_field(state.field, lambda holds, text, name=state.name: require(holds, f"state {name!r}: {text}"))  # type: ignore[misc]
-        for i, value in (*state.thickness, *state.semi_diameter):
-            require(0 <= i < count and math.isfinite(value), f"state {state.name!r} sets surface {i} to {value}")
-    require(len(set(lens.state_names)) == len(lens.states), f"state names must differ: {lens.state_names}")
 
-
-def _check_surface(s: Surface, require: Callable[[bool, str], None]) -> None:
-    require(abs(s.radius) >= MIN_RADIUS, f"radius {s.radius} mm; expected at least {MIN_RADIUS} mm in size, or inf")
-    require(abs(s.thickness) <= MAX_LENGTH, f"thickness {s.thickness} mm; expected at most {MAX_LENGTH:g} mm")
-    semi = s.semi_diameter
-    require(semi is None or 0 < semi <= MAX_LENGTH, f"semi-diameter {semi} mm; expected a positive number")
-    require(abs(s.conic) <= 1e6, f"conic constant {s.conic}; expected a finite number below 1e6 in size")
-    for power, coefficient in s.aspheric:
-        require(2 <= power <= MAX_POWER, f"aspheric term r^{power}; supported are r^2 to r^{MAX_POWER}")
-        require(math.isfinite(coefficient), f"aspheric coefficient of r^{power} is {coefficient}")
-    powers = [p for p, _ in s.aspheric]
-    require(powers == sorted(set(powers)), "aspheric terms must have distinct, ascending powers")
-    require(1.0 <= s.medium.nd <= 5.0, f"refractive index {s.medium.nd} at the d line; expected 1 to 5")
-
-
-def _check_field(field: Field, require: Callable[[bool, str], None]) -> None:
-    require(field.kind in get_args(FieldKind), f"unknown kind of field {field.kind!r}")
-    require(bool(field.points), "a field without points; give at least one (x, y), or no field at all")
-    require(all(math.isfinite(v) for p in field.points for v in p), "a field point is not finite")
-
-
-def _check_aperture(lens: Lens, require: Callable[[bool, str], None]) -> None:
-    kind, value = lens.aperture.kind, lens.aperture.value
-    require(kind in get_args(ApertureKind), f"unknown kind of aperture {kind!r}")
-    require(0 < value <= MAX_LENGTH, f"aperture {kind} = {value}; expected a positive number")
+def _rules(lens: Lens) -> Iterator[tuple[int | None, bool, str]]:
+    """The surface (None: the lens), whether the rule holds, and what is wrong where it does not."""
+    count, waves, radius = len(lens.surfaces), lens.wavelengths_nm, lens.image_radius
+    yield None, 1 <= count <= MAX_SURFACES, f"{count} surfaces; expected 1 to {MAX_SURFACES}"
+    yield None, 0 <= lens.stop < count, f"the stop is surface {lens.stop}, but the surfaces are 0 to {count - 1}"
+    for i, s in enumerate(lens.surfaces):
+        yield from ((i, *rule) for rule in _surface_rules(s))
+    distance = lens.object_distance
+    yield None, distance > 0, f"object distance {distance} mm; expected more than 0, or inf"
+    sound = radius is None or 0 < radius <= MAX_LENGTH
+    yield None, sound, f"image radius {radius} mm; expected a positive number"
+    kind, value, index = lens.aperture.kind, lens.aperture.value, lens.object_medium.nd
+    yield None, kind in get_args(ApertureKind), f"unknown kind of aperture {kind!r}"
+    yield None, 0 < value <= MAX_LENGTH, f"aperture {kind} = {value}; expected a positive number"
     if kind == "object_na":
-        require(math.isfinite(lens.object_distance), "an object-space NA needs a finite object distance")
-        index = lens.object_medium.nd
-        require(value < index, f"object-space NA {value} is not below the index {index}")
+        yield None, math.isfinite(distance), "an object-space NA needs a finite object distance"
+        yield None, value < index, f"object-space NA {value} is not below the index {index}"
+    visible = bool(waves) and all(100.0 <= w <= 20000.0 for w in waves)
+    yield None, visible, f"wavelengths {waves} nm; expected 100 to 20000"
+    yield (
+        None,
+        0 <= lens.primary_wavelength < len(waves),
+        f"primary wavelength {lens.primary_wavelength} of {len(waves)}",
+    )
+    yield from ((None, *rule) for rule in _field_rules(lens.field))
+    for state in lens.states:
+        yield from ((None, holds, f"state {state.name!r}: {text}") for holds, text in _field_rules(state.field))
+        for i, number in (*state.thickness, *state.semi_diameter):
+            yield None, 0 <= i < count and math.isfinite(number), f"state {state.name!r} sets surface {i} to {number}"
+    yield None, len(set(lens.state_names)) == len(lens.states), f"state names must differ: {lens.state_names}"
+
+
+def _surface_rules(s: Surface) -> Iterator[tuple[bool, str]]:
+    semi, index = s.semi_diameter, s.medium.nd
+    yield abs(s.radius) >= MIN_RADIUS, f"radius {s.radius} mm; expected at least {MIN_RADIUS} mm in size, or inf"
+    yield abs(s.thickness) <= MAX_LENGTH, f"thickness {s.thickness} mm; expected at most {MAX_LENGTH:g} mm"
+    yield semi is None or 0 < semi <= MAX_LENGTH, f"semi-diameter {semi} mm; expected a positive number"
+    yield abs(s.conic) <= 1e6, f"conic constant {s.conic}; expected a finite number below 1e6 in size"
+    for power, coefficient in s.aspheric:
+        yield 2 <= power <= MAX_POWER, f"aspheric term r^{power}; supported are r^2 to r^{MAX_POWER}"
+        yield math.isfinite(coefficient), f"aspheric coefficient of r^{power} is {coefficient}"
+    powers = [p for p, _ in s.aspheric]
+    yield powers == sorted(set(powers)), "aspheric terms must have distinct, ascending powers"
+    yield 1.0 <= index <= 5.0, f"refractive index {index} at the d line; expected 1 to 5"
+
+
+def _field_rules(field: Field | None) -> Iterator[tuple[bool, str]]:
+    if field is not None:
+        yield field.kind in get_args(FieldKind), f"unknown kind of field {field.kind!r}"
+        yield bool(field.points), "a field without points; give at least one (x, y), or no field at all"
+        yield all(math.isfinite(v) for p in field.points for v in p), "a field point is not finite"

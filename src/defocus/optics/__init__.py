@@ -19,11 +19,9 @@ keep_programs()
 
 if TYPE_CHECKING:
     from .apertures import solve_clear_apertures
-    from .field import image_radius_of
     from .focus import best_focus, rms_spot
-    from .paraxial import FirstOrder, first_order
-    from .paraxial_camera import ParaxialCamera
-    from .pupil import ChiefRay, chief_ray, find_bundle, launch
+    from .paraxial import FirstOrder, ParaxialCamera, first_order
+    from .pupil import ChiefRay, chief_ray, find_bundle, image_radius_of, launch
     from .rim import Blades, Iris, find_rim
     from .system import PackedLens, System, pack, pack_one
     from .trace import Rays, Trace, trace

@@ -29,9 +29,8 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import TraceError
 from ..lens.prescription import Lens
 from .batch import over_lenses
-from .field import image_radius_of
 from .paraxial import first_order, heights_and_angles
-from .pupil import chief_ray, launch, pupil_half_widths
+from .pupil import chief_ray, image_radius_of, launch, pupil_half_widths
 from .surfaces import sag
 from .system import System, pack_one
 from .trace import trace
@@ -71,6 +70,25 @@ def solve_clear_apertures(lens: Lens, *, edge_fraction: float = EDGE_FRACTION, m
     semi = {i: float(radii[i]) for i in range(len(lens.surfaces))}
     semi[lens.stop] = float(system.semi_diameter[lens.stop])
     return lens.with_semi_diameters(semi)
+
+
+def with_clear_apertures(lens: Lens) -> Lens:
+    """The lens with all clear apertures: its own where it has one, the solver's where not."""
+    if lens.has_clear_apertures:
+        return lens
+    solution = solve_clear_apertures(lens)
+    missing = {
+        i: new.semi_diameter
+        for i, (old, new) in enumerate(zip(lens.surfaces, solution.surfaces, strict=True))
+        if old.semi_diameter is None and new.semi_diameter is not None
+    }
+    return lens.with_semi_diameters(missing)
+
+
+def solved_if_bare(lens: Lens) -> Lens:
+    """The lens, or where not one of its clear apertures is known, the lens with those of the solver."""
+    bare = all(s.semi_diameter is None for s in lens.surfaces)
+    return solve_clear_apertures(lens) if bare else lens
 
 
 @jax.jit

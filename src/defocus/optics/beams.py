@@ -18,11 +18,9 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import TraceError
 from ..lens.prescription import Lens
-from .apertures import solve_clear_apertures
-from .field import image_radius_of, vergence_of
 from .focus import best_focus
 from .paraxial import FirstOrder, first_order
-from .pupil import ChiefRay, chief_ray, launch
+from .pupil import ChiefRay, chief_ray, field_radius, launch, vergence_of
 from .system import System, pack_one
 from .trace import to_plane, trace
 
@@ -44,26 +42,6 @@ def refracting(lens: Lens) -> list[int]:
         for i, (before, behind) in enumerate(itertools.pairwise(media))
         if (before.nd, before.vd) != (behind.nd, behind.vd)
     ]
-
-
-def with_clear_apertures(lens: Lens) -> Lens:
-    """The lens with all clear apertures: its own where it has one, the solver's where not."""
-    if lens.has_clear_apertures:
-        return lens
-    solution = solve_clear_apertures(lens)
-    missing = {
-        i: new.semi_diameter
-        for i, (old, new) in enumerate(zip(lens.surfaces, solution.surfaces, strict=True))
-        if old.semi_diameter is None and new.semi_diameter is not None
-    }
-    return lens.with_semi_diameters(missing)
-
-
-def field_radius(lens: Lens, system: System) -> float:
-    """The image radius (mm); 0 for a lens without a field, of which only the axis can be traced."""
-    if lens.image_radius is None and (lens.field is None or lens.field.radius == 0.0):
-        return 0.0
-    return image_radius_of(lens, system)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ for points beyond the plane in focus (their image lies in front of the sensor), 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +21,8 @@ from jaxtyping import Array, Float
 
 from ..lens.prescription import Lens
 from .system import System
+
+MM = np.float64(1e3)  # per metre; in double precision, whatever depths come in
 
 
 class FirstOrder(eqx.Module):
@@ -152,73 +155,24 @@ def image_position(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#
     """
     # Newton: x x' = −f f', with x counted from the front focal point and x' from the rear one.
     from_focus = depth - lens.entrance_pupil + lens.front_focal_distance
-    return lens.back_focal_distance + _newton_product(lens) / from_focus
-
-
-def _newton_product(lens: FirstOrder) -> Float[Any, "*batch"]:
-    """−f f' in mm², positive."""
-    return lens.focal_length**2 * lens.object_index / lens.image_index
-
-
-def depth_imaged_at(lens: FirstOrder, position: Float[Array, "*#d"]) -> Float[Array, "*#d"]:
-    """The depth (mm in front of the entrance pupil) whose image lies `position` mm behind the last surface.
-
-    At the rear focal point it is inf; in front of it no real point is imaged there and the result is negative.
-    """
-    beyond = position - lens.back_focal_distance
-    far = _newton_product(lens) / jnp.where(beyond == 0.0, 1.0, beyond)
-    depth = far + lens.entrance_pupil - lens.front_focal_distance
-    return jnp.where(beyond == 0.0, jnp.inf, depth)
-
-
-def circle_of_confusion(
-    lens: FirstOrder, depth: Float[Array, "*#d"], focus: Float[Array, "*#d"]
-) -> Float[Array, "*#d"]:
-    """Signed radius (mm) of the blur of a point at `depth` when the sensor is focused on `focus` (mm, inf allowed).
-
-    The paper's R (d_sensor − d_image) / d_image, with the ratio R / d_image written as the marginal ray's slope, which
-    stays finite when the exit pupil lies at infinity.
-    """
-    return blur_radius(lens, depth, image_position(lens, focus))
-
-
-def blur_radius(lens: FirstOrder, depth: Float[Any, "*#d"], sensor: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
-    """Signed radius (mm) of the blur of a point at `depth` on a sensor `sensor` mm behind the last surface."""
-    return blur_and_defocus(lens, depth, sensor)[0]
+    return lens.back_focal_distance + lens.focal_length**2 * lens.object_index / lens.image_index / from_focus
 
 
 def blur_and_defocus(
     lens: FirstOrder, depth: Float[Any, "*#d"], sensor: Float[Any, "*#d"]
 ) -> tuple[Float[Any, "*#d"], Float[Any, "*#d"]]:
-    """`blur_radius`, and the way (mm) from the point's image to the sensor."""
+    """Signed blur radius (mm) of a point at `depth`, and the way (mm) from its image to the sensor.
+
+    `sensor` is its place, mm behind the last surface. The radius is the paper's R (d_sensor − d_image) / d_image, with
+    R / d_image written as the marginal ray's slope in image space: it stays finite for an exit pupil at infinity.
+    """
     defocus = sensor - image_position(lens, depth)
-    return _image_slope(lens, depth) * defocus, defocus
-
-
-def _image_slope(lens: FirstOrder, depth: Float[Any, "*#d"]) -> Float[Any, "*#d"]:
-    """Slope of the marginal ray in image space, positive, for an axial point at `depth`."""
     power = lens.image_index / lens.focal_length
     # 1 / pupil magnification, zero for an exit pupil at infinity.
     to_focus = lens.back_focal_distance - lens.exit_pupil
     inverse_magnification = lens.focal_length / to_focus
     reduced = lens.entrance_pupil_radius * (power - lens.object_index * inverse_magnification / depth)
-    return reduced / lens.image_index
-
-
-def depth_of_confusion(
-    lens: FirstOrder, radius: Float[Array, "*#d"], focus: Float[Array, "*#d"]
-) -> Float[Array, "*#d"]:
-    """Depth (mm) whose signed circle of confusion is `radius` (mm): the inverse of `circle_of_confusion`.
-
-    A radius larger than that of a point at infinity has no depth: the result is then negative or inf.
-    """
-    # With T the exit pupil's distance to the focal point and k = R / T, R (d_sensor / d_image − 1) = radius gives the
-    # image below; 1/T = 0 for a telecentric lens does no harm.
-    slope = lens.entrance_pupil_radius / lens.focal_length
-    inverse_distance = 1.0 / (lens.back_focal_distance - lens.exit_pupil)
-    sensor = image_position(lens, focus) - lens.back_focal_distance
-    image = lens.back_focal_distance + (sensor * slope - radius) / (slope + radius * inverse_distance)
-    return depth_imaged_at(lens, image)
+    return reduced / lens.image_index * defocus, defocus
 
 
 @jax.jit
@@ -248,7 +202,37 @@ def stop_radius_for(system: System, lenses: Sequence[Lens]) -> Float[np.ndarray,
     return radii
 
 
-@jax.jit
-def first_order_batch(system: System) -> FirstOrder:
-    """`first_order` over a batch of lenses."""
-    return jax.vmap(first_order)(system)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)  # no eqx.Module: these are made a hundred thousand times when a data set is drawn
+class ParaxialCamera:
+    """A lens before its sensor, to first order: what pixel pitches, blur radii and defocus follow from; lengths in mm.
+
+    One camera, or many with leading axes on every leaf; arithmetic alone, so that arrays of numpy and of JAX do.
+    """
+
+    data: FirstOrder
+    sensor: Float[Any, "..."] | float  # behind the last surface
+    pixel: Float[Any, "..."] | float
+    image_radius: Float[Any, "..."] | float
+
+    def focused(self, focus_m: Any) -> ParaxialCamera:
+        """The camera with its sensor where a point at `focus_m` is sharp."""
+        return ParaxialCamera(self.data, image_position(self.data, focus_m * MM), self.pixel, self.image_radius)
+
+    def filled(self, diagonal_px: Any) -> ParaxialCamera:
+        """The camera with pixels of which so many fill the diameter of its image circle."""
+        return ParaxialCamera(self.data, self.sensor, filling_pitch(self.image_radius, diagonal_px), self.image_radius)
+
+    def blur(self, depth_m: Any) -> tuple[Any, Any]:
+        """Signed blur radius (pixels, positive beyond the focus) and way from the image to the sensor (mm)."""
+        radius, defocus = blur_and_defocus(self.data, depth_m * MM, self.sensor)
+        return radius / self.pixel, defocus
+
+    def circle_of_confusion_px(self, depth_m: Any) -> Any:
+        """Signed blur radius in pixels of points at `depth_m`, positive beyond the focus."""
+        return self.blur(depth_m)[0]
+
+
+def filling_pitch(image_radius: Any, diagonal_px: Any) -> Any:
+    """Pixel pitch (unit of the radius) at which so many pixels fill the diameter of the image circle."""
+    return 2.0 * image_radius / diagonal_px

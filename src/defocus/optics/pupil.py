@@ -10,6 +10,7 @@ Everything here works in the meridional plane of +y images; the field's azimuth 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import equinox as eqx
@@ -17,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ..errors import TraceError
+from ..lens.prescription import Lens
 from .batch import over_lenses
 from .paraxial import FirstOrder, first_order
 from .system import System
@@ -293,3 +296,48 @@ def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""
     at = trace(system, launch(chief, offsets[0], offsets[1], vergence)).stop_position
     stretch = jnp.stack([jnp.abs(at[0, 1] - at[0, 0]), jnp.abs(at[1, 2] - at[1, 0])]) / delta
     return system.semi_diameter[system.stop] / jnp.maximum(stretch, 1e-3)
+
+
+@jax.jit
+def _chief_at_angle(system: System, angle: Float[Array, ""]) -> ChiefRay:
+    return chief_ray(system, angle, "angle")
+
+
+def image_radius_of(lens: Lens, system: System) -> float:
+    """Half diagonal of the image (mm): the prescription's own, or what its outermost field point gives.
+
+    Angles are traced by the real chief ray, object heights by the paraxial magnification.
+    """
+    if lens.image_radius is not None:
+        return lens.image_radius
+    if lens.field is None or lens.field.radius == 0.0:
+        raise TraceError(f"{lens.name}: no image radius and no field away from the axis; give one in the prescription")
+    radius = lens.field.radius
+    if lens.field.kind in ("real_image_height", "paraxial_image_height"):
+        return radius
+    if lens.field.kind == "object_height":
+        data = first_order(system)
+        from_focus = lens.object_distance + float(data.front_focal_distance)
+        return abs(radius * float(data.focal_length) / from_focus)
+    chief = _chief_at_angle(system, jnp.array(math.radians(radius)))
+    if not bool(chief.found):
+        raise TraceError(
+            f"{lens.name}: no ray of the outermost field, {radius:.4g}°, crosses the stop's centre; "
+            f"the widest that does comes from {math.degrees(float(chief.reach)):.4g}°"
+        )
+    return float(chief.image_height)
+
+
+def vergence_of(chief: ChiefRay, object_distance: Float[Array, ""] | float) -> Float[Array, ""]:
+    """1 / distance (1/mm) along the chief ray from its point on the first surface to an object plane.
+
+    `object_distance` is in mm from the object plane to the first vertex; inf gives 0.
+    """
+    return chief.direction[2] / (object_distance + chief.position[2])
+
+
+def field_radius(lens: Lens, system: System) -> float:
+    """The image radius (mm); 0 for a lens without a field, of which only the axis can be traced."""
+    if lens.image_radius is None and (lens.field is None or lens.field.radius == 0.0):
+        return 0.0
+    return image_radius_of(lens, system)

@@ -18,7 +18,8 @@ from jaxtyping import Float
 
 from ..errors import TraceError
 from ..lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
-from .beams import COUNT, Beam, BeamTracer, LitBeam, with_clear_apertures
+from .apertures import with_clear_apertures
+from .beams import COUNT, Beam, BeamTracer, LitBeam
 from .system import pack_one
 
 FIELDS = (0.0, 0.5, 0.7, 0.85, 1.0)

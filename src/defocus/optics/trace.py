@@ -1,7 +1,7 @@
 """Exact sequential ray tracing.
 
 Rays are components-first arrays `[3, rays]`. `trace` takes one lens and any number of rays; batches of lenses and
-wavelengths are mapped over it, as `trace_batch` does. A ray that misses a surface, is totally reflected or does
+wavelengths are mapped over it. A ray that misses a surface, is totally reflected or does
 not converge is dead from there on: it keeps its last finite values, so that nothing non-finite reaches a sum or a
 gradient, and its clipping is +inf.
 """
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .batch import any_lens, over_lenses
+from .batch import any_lens
 from .surfaces import intersect
 from .system import System
 
@@ -157,9 +157,3 @@ def forward_part(traced: Trace) -> Float[Array, " rays"]:
     """The direction's z, and 1 for the dead rays that have none: they must not put a nan into a gradient."""
     z = traced.direction[2]
     return jnp.where(jnp.abs(z) > 1e-9, z, 1.0)
-
-
-@eqx.filter_jit
-def trace_batch(system: System, rays: Rays, *, record: bool = False) -> Trace:
-    """`trace` over a batch of lenses: every leaf of `system` and `rays` has one leading axis."""
-    return over_lenses(lambda s, r: trace(s, r, record=record), system, rays)

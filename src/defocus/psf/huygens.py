@@ -24,10 +24,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import TraceError
-from ..optics.field import vergence_of
 from ..optics.focus import meeting_point
 from ..optics.paraxial import FirstOrder
-from ..optics.pupil import ChiefRay, launch
+from ..optics.pupil import ChiefRay, launch, vergence_of
 from ..optics.reference_sphere import on_sphere, open_radius, trace_differentials
 from ..optics.rim import Rim, find_rim
 from ..optics.system import System

@@ -22,8 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import TraceError
-from ..optics.field import vergence_of
-from ..optics.pupil import find_bundle
+from ..optics.pupil import find_bundle, vergence_of
 from ..optics.reference_sphere import on_sphere, sphere_radius
 from ..optics.system import System
 from ..optics.trace import Trace

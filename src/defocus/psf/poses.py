@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..optics.batch import over_lenses
-from ..optics.field import vergence_of
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order
-from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, launch
+from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, launch, vergence_of
 from ..optics.system import Bucket, System, stack_systems
 from ..optics.trace import trace
 from .requests import Requests

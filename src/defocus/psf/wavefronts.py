@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.batch import over_lenses
-from ..optics.field import vergence_of
 from ..optics.paraxial import image_position
+from ..optics.pupil import vergence_of
 from ..optics.system import Bucket, System, bucket_of, common_bucket
 from ..optics.wavefront import Strength, Wavefront, energy_strength, find_wavefront
 from .bands import Bands

@@ -20,12 +20,11 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import DefocusError
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.aberrations import third_order
-from ..optics.apertures import solve_clear_apertures
+from ..optics.apertures import solved_if_bare
 from ..optics.batch import over_lenses
-from ..optics.field import image_radius_of, vergence_of
 from ..optics.focus import best_focus, path_range, rms_spot
 from ..optics.paraxial import FirstOrder, first_order
-from ..optics.pupil import chief_ray, find_bundle
+from ..optics.pupil import chief_ray, find_bundle, image_radius_of, vergence_of
 from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
 
 PUPIL_SAMPLES = 33  # rays across a bundle
@@ -103,9 +102,7 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int, int], None] | No
 def _prepare(lens: Lens) -> tuple[Lens, float]:
     """The lens with clear apertures, solved for where it has none, and its image radius (mm)."""
     radius = lens.image_radius if lens.image_radius is not None else image_radius_of(lens, pack_one(lens))
-    if all(s.semi_diameter is None for s in lens.surfaces):
-        lens = solve_clear_apertures(lens)
-    return lens, radius
+    return solved_if_bare(lens), radius
 
 
 def _measure_batch(batch: Sequence[tuple[int, Lens, float]], bucket: Bucket) -> list[Measurement]:
@@ -187,26 +184,27 @@ def _row(measured: _BatchMeasurement, i: int, radius: float) -> Measurement:
     elif not lit[1]:
         problems.append("no light at the edge: the clear apertures block it")
     waves = field.path_range / (D_LINE_NM * 1e-6)
-    return Measurement(
-        focal_length_mm=float(data.focal_length),
-        f_number=float(data.f_number),
-        na=float(data.na),
-        back_focal_distance_mm=float(data.back_focal_distance),
-        image_radius_mm=float(radius),
-        total_track_mm=float(data.total_track),
-        stop_radius_mm=float(data.stop_radius),
-        half_field_deg=math.degrees(float(field.angle[1])) if reached else math.nan,
-        axial_rms_mm=float(field.rms[0]) if lit[0] else math.nan,
-        phase_range_axis_waves=float(waves[0]) if lit[0] else math.nan,
-        phase_range_edge_waves=float(waves[1]) if reached and lit[1] else math.nan,
-        tsc_mm=float(measured.tsc[i]),
-        cc_mm=float(measured.cc[i]),
-        tac_mm=float(measured.tac[i]),
-        entrance_pupil_mm=float(data.entrance_pupil),
-        entrance_pupil_radius_mm=float(data.entrance_pupil_radius),
-        exit_pupil_mm=float(data.exit_pupil),
-        exit_pupil_radius_mm=float(data.exit_pupil_radius),
-        exit_pupil_to_image_mm=float(data.image_plane - data.exit_pupil),
-        best_focus_mm=float(field.focus[0]) if lit[0] else math.nan,
-        problems=tuple(problems),
-    )
+    numbers = {
+        "focal_length_mm": data.focal_length,
+        "f_number": data.f_number,
+        "na": data.na,
+        "back_focal_distance_mm": data.back_focal_distance,
+        "image_radius_mm": radius,
+        "total_track_mm": data.total_track,
+        "stop_radius_mm": data.stop_radius,
+        "tsc_mm": measured.tsc[i],
+        "cc_mm": measured.cc[i],
+        "tac_mm": measured.tac[i],
+        "entrance_pupil_mm": data.entrance_pupil,
+        "entrance_pupil_radius_mm": data.entrance_pupil_radius,
+        "exit_pupil_mm": data.exit_pupil,
+        "exit_pupil_radius_mm": data.exit_pupil_radius,
+        "exit_pupil_to_image_mm": data.image_plane - data.exit_pupil,
+    }
+    if reached:
+        numbers["half_field_deg"] = math.degrees(float(field.angle[1]))
+    if lit[0]:
+        numbers |= {"axial_rms_mm": field.rms[0], "best_focus_mm": field.focus[0], "phase_range_axis_waves": waves[0]}
+    if reached and lit[1]:
+        numbers["phase_range_edge_waves"] = waves[1]
+    return Measurement(**{name: float(value) for name, value in numbers.items()}, problems=tuple(problems))

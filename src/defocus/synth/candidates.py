@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import DefocusError
 from ..files.randomness import generator, seed_for
-from ..optics.paraxial_camera import ParaxialCamera
+from ..optics.paraxial import ParaxialCamera
 from . import focus_draws
 from .lens_pool import PoolLens, largest_coc_px, safe_lenses
 from .patches import PatchMeasures, Place, fitting_place, measure_patch, measure_patches

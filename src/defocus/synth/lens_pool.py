@@ -26,7 +26,7 @@ from ..lens import list_lenses, load_lens
 from ..lens.formats import read_lens
 from ..lens.prescription import D_LINE_NM, Lens
 from ..optics.apertures import solve_clear_apertures
-from ..optics.paraxial_camera import ParaxialCamera
+from ..optics.paraxial import ParaxialCamera
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.lens_folder import lens_files

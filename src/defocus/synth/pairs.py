@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, UInt
 
 from ..camera import Camera
 from ..errors import DatasetError
-from ..optics.paraxial_camera import ParaxialCamera
+from ..optics.paraxial import ParaxialCamera
 from ..photo import SRGB, Noise, SensorColour, encode, stack_colours
 from ..photo import synthesise_saturation as brighten
 from ..photo.exposure import expose, expose_sharp, noise_key

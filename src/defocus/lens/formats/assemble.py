@@ -1,19 +1,19 @@
-"""What every reader does last: glass names become media, the parts become a Lens, failures name the file."""
+"""What all readers share: a source that names itself in refusals, and the steps from its parts to a Lens."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ...errors import LensError, LensFileError, UnknownGlassError
-from ...glass import AIR, Medium, constant_index, find_glass, model_glass, parse_glass_code, tabulated_glass
+from ...errors import LensError, LensFileError, UnknownGlassError, UnsupportedLensError
+from ...glass import AIR, Medium, constant_index, find_glass, model_glass, tabulated_glass
 from ..first_order import AxialPath, index_of, object_na_from_working_f_number
-from ..prescription import D_LINE_NM, Aperture, Lens, State, Surface
-from .text import INFINITY_MM, LensText, clean, to_float
+from ..prescription import D_LINE_NM, Aperture, Field, Lens, State, Surface
+from .text import INFINITY_MM, clean, to_float
 
 FallbackGlass = Medium | Callable[[str], Medium]
 
@@ -21,202 +21,128 @@ MAX_NOTES = 1000
 
 
 @dataclass
-class Notes:
-    """What a reader decided, for the user to see."""
-
-    lines: list[str] = field(default_factory=list)
-
-    def add(self, text: str) -> None:
-        if text not in self.lines and len(self.lines) < MAX_NOTES:
-            self.lines.append(text)
-
-
-@dataclass
-class Media:
-    """Makes the media of one file; substitutions are noted, unknown glasses refused without a fallback."""
+class LensSource:
+    """A lens file that is read: refusals name it and the place in it, notes say what the reader decided."""
 
     file: str | Path
-    notes: Notes
-    fallback: FallbackGlass | None = None
-    preferred: Sequence[str] = ()  # catalogues that the file itself names
+    fallback_glass: FallbackGlass | None = None  # for glasses that no catalogue holds; None: they are refused
+    unit: float = 1.0  # mm
+    catalogues: tuple[str, ...] = ()  # of glasses, that the file itself prefers
+    notes: list[str] = field(default_factory=list)
 
-    def knows(self, name: str, catalogue: str | None = None) -> bool:
+    def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
+        return LensFileError(message, file=self.file, line=line, surface=surface)
+
+    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
+        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
+
+    @contextlib.contextmanager
+    def refusals(
+        self, numbers: Sequence[int] = (), *, line: int | None = None, surface: int | None = None, state: str = ""
+    ) -> Iterator[None]:
+        """Turn a LensError into one of this file; `numbers` holds the file's number of each surface of the lens."""
+        try:
+            yield
+        except LensError as error:
+            surface = surface if error.surface is None else numbers[error.surface]
+            message = f"state {state!r}: {error.message}" if state else error.message
+            raise self.error(message, line=line, surface=surface) from error
+
+    def note(self, text: str) -> None:
+        if text not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
+    def number(self, word: str, what: str, *, line: int | None = None, surface: int | None = None) -> float:
+        """The finite number that a word is."""
+        value = to_float(word)
+        if value is None:
+            raise self.error(f"{what}: {clean(word, 40)!r} is not a number", line=line, surface=surface)
+        return value
+
+    def has_glass(self, name: str, catalogue: str | None = None) -> bool:
         """Whether a catalogue (this one, or any) holds the glass."""
         try:
-            find_glass(name, catalogue=catalogue, preferred=tuple(self.preferred))
+            find_glass(name, catalogue=catalogue, preferred=self.catalogues)
         except (UnknownGlassError, LensError):
             return False
         return True
 
-    def named(self, name: str, surface: int | None, *, catalogue: str | None = None, line: int | None = None) -> Medium:
-        """A glass of a catalogue."""
+    def glass(self, name: str, surface: int | None, *, catalogue: str | None = None, line: int | None = None) -> Medium:
+        """A glass of a catalogue; substitutions are noted, unknown glasses refused without a fallback."""
+        place = "object space" if surface is None else f"surface {surface}"
         try:
-            medium = find_glass(name, catalogue=catalogue, preferred=tuple(self.preferred))
+            medium = find_glass(name, catalogue=catalogue, preferred=self.catalogues)
         except (UnknownGlassError, LensError) as error:
-            if self.fallback is None:
-                text = getattr(error, "message", None) or str(error)
-                raise UnknownGlassError(
-                    f"{text}; give a fallback glass to read the file all the same",
-                    file=self.file,
-                    surface=surface,
-                    line=line,
-                ) from error
-            medium = self.fallback(name) if callable(self.fallback) else self.fallback
-            self.notes.add(f"{_place(surface)}: unknown glass {name} replaced by {medium.name}")
+            if self.fallback_glass is None:
+                text = f"{error.message}; give a fallback glass to read the file all the same"
+                raise UnknownGlassError(text, file=self.file, surface=surface, line=line) from error
+            medium = self.fallback_glass(name) if callable(self.fallback_glass) else self.fallback_glass
+            self.note(f"{place}: unknown glass {name} replaced by {medium.name}")
             return medium
         if medium.note:
             names_itself = medium.note.upper().startswith(name.upper())
-            self.notes.add(f"{_place(surface)}: {medium.note if names_itself else f'glass {name}: {medium.note}'}")
+            self.note(f"{place}: {medium.note if names_itself else f'glass {name}: {medium.note}'}")
         return medium
 
-    def code(self, text: str, surface: int | None, *, line: int | None = None) -> Medium | None:
-        """The model glass of a code such as 517000.642000, or None for anything else."""
-        try:
-            medium = parse_glass_code(text)
-        except LensError as error:
-            raise LensFileError(str(error), file=self.file, surface=surface, line=line) from error
-        return None if medium is None else self.model(medium.nd, medium.vd, surface, line=line)
+    def lens(self, numbers: Sequence[int], *, name: str, **parts: Any) -> Lens:
+        """The lens; what the data model refuses is an error that counts surfaces as the file does."""
+        with self.refusals(numbers):
+            return Lens(
+                name=name or clean(Path(self.file).stem), notes=tuple(self.notes), source=str(self.file), **parts
+            )
 
-    def model(self, nd: float, vd: float | None, surface: int | None, *, line: int | None = None) -> Medium:
-        """A glass given by its index at the d line and its Abbe number; without it the index is constant."""
-        if nd == 1.0:
-            return AIR
-        return self._made(lambda: model_glass(nd, vd) if vd else constant_index(nd), surface, line)
+    def with_states(self, lens: Lens, states: Sequence[State], numbers: Sequence[int]) -> Lens:
+        """The lens with these states; names that occur twice get a number."""
+        names = distinct([s.name for s in states])
+        with self.refusals(numbers):
+            own = tuple(reduced(replace(s, name=n), lens) for s, n in zip(states, names, strict=True))
+            lens = replace(lens, states=own)
+        self.check_states(lens, numbers)
+        return lens
 
-    def constant(self, nd: float, name: str, surface: int | None, *, line: int | None = None) -> Medium:
-        """A named medium without dispersion."""
-        return self._made(lambda: constant_index(nd, name), surface, line)
-
-    def table(
-        self,
-        name: str,
-        wavelengths_nm: Sequence[float],
-        indices: Sequence[float],
-        surface: int | None,
-        *,
-        line: int | None = None,
-    ) -> Medium:
-        """A glass given by its indices."""
-        return self._made(lambda: tabulated_glass(name, wavelengths_nm, indices), surface, line)
-
-    def _made(self, make: Callable[[], Medium], surface: int | None, line: int | None) -> Medium:
-        try:
-            return make()
-        except LensError as error:
-            raise LensFileError(str(error), file=self.file, surface=surface, line=line) from error
-
-
-def _place(surface: int | None) -> str:
-    return "object space" if surface is None else f"surface {surface}"
-
-
-def make_lens(file: str | Path, numbers: Sequence[int], notes: Notes, *, name: str, **parts: Any) -> Lens:
-    """The lens; what the data model refuses becomes a LensFileError that counts surfaces as the file does.
-
-    `numbers` holds the file's number of each surface of the lens.
-    """
-    name = name or clean(Path(file).stem)
-    try:
-        return Lens(name=name, notes=tuple(notes.lines), source=str(file), **parts)
-    except LensError as error:
-        raise _in_the_files_terms(error, file, numbers) from error
-
-
-def _in_the_files_terms(
-    error: LensError, file: str | Path, numbers: Sequence[int], *, state: str = ""
-) -> LensFileError:
-    """The data model's refusal of the lens, with the surface as the file counts it."""
-    surface = None if error.surface is None else numbers[error.surface]
-    return LensFileError(f"state {state!r}: {error.message}" if state else error.message, file=file, surface=surface)
-
-
-def check_glass(
-    medium: Medium, surface: int | None = None
-) -> Literal["air", "model", "constant", "table", "catalogue"]:
-    """How a medium is written so that reading gives it back; raises LensError if there is no way."""
-    nd, vd, name = medium.nd, medium.vd, medium.name
-    with contextlib.suppress(LensError, UnknownGlassError):
-        if medium == AIR:
-            return "air"
-        if medium.catalogue in ("model", "constant") and medium == (model_glass(nd, vd) if vd else constant_index(nd)):
-            return "model"
-        if medium.catalogue == "constant" and medium == constant_index(nd, name):
-            return "constant"
-        rows = table_rows(medium)
-        if medium.catalogue == "table" and medium == tabulated_glass(name, [w for w, _ in rows], [n for _, n in rows]):
-            return "table"
-        if medium == find_glass(name, catalogue=medium.catalogue):
-            return "catalogue"
-    text = f"the medium {name!r} ({medium.catalogue}) cannot be written to a lens file"
-    raise LensError(f"object space: {text}" if surface is None else text, surface=surface)
-
-
-def table_rows(medium: Medium) -> list[tuple[float, float]]:
-    """Wavelengths (nm) and indices of a tabulated glass; of one index, the d line stands for all."""
-    c = medium.coefficients
-    return [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=False))
+    def check_states(self, lens: Lens, numbers: Sequence[int]) -> None:
+        """Refuse a state in which the lens is none."""
+        for i, state in enumerate(lens.states):
+            with self.refusals(numbers, state=state.name):
+                lens.in_state(i)
 
 
 def distinct(names: Sequence[str]) -> list[str]:
     """The names, with a number behind those that occur more than once."""
-    used: set[str] = set()
-    result = []
+    result: list[str] = []
     for name in names:
         unique, count = name, 1
-        while unique in used:
+        while unique in result:
             count += 1
             unique = f"{name} ({count})"
-        used.add(unique)
         result.append(unique)
     return result
 
 
 def reduced(state: State, lens: Lens) -> State:
     """The state without what it has in common with the lens itself."""
-    surfaces = lens.surfaces
 
     def differing(values: tuple[tuple[int, float], ...], attribute: str) -> tuple[tuple[int, float], ...]:
-        return tuple(sorted((i, v) for i, v in values if v != getattr(surfaces[i], attribute)))
+        return tuple(sorted((i, v) for i, v in values if v != getattr(lens.surfaces[i], attribute)))
 
+    same: dict[str, Any] = {
+        name: None
+        for name in ("object_distance", "aperture", "field", "image_radius")
+        if getattr(state, name) == getattr(lens, name)
+    }
     return replace(
         state,
         thickness=differing(state.thickness, "thickness"),
         semi_diameter=differing(state.semi_diameter, "semi_diameter"),
-        object_distance=None if state.object_distance == lens.object_distance else state.object_distance,
-        aperture=None if state.aperture == lens.aperture else state.aperture,
-        field=None if state.field == lens.field else state.field,
-        image_radius=None if state.image_radius == lens.image_radius else state.image_radius,
+        **same,
     )
-
-
-def with_states(lens: Lens, states: Sequence[State], file: str | Path, numbers: Sequence[int]) -> Lens:
-    """The lens with these states; names that occur twice get a number."""
-    names = distinct([s.name for s in states])
-    try:
-        full = replace(
-            lens, states=tuple(reduced(replace(s, name=n), lens) for s, n in zip(states, names, strict=True))
-        )
-    except LensError as error:
-        raise _in_the_files_terms(error, file, numbers) from error
-    check_states(full, file, numbers)
-    return full
-
-
-def check_states(lens: Lens, file: str | Path, numbers: Sequence[int]) -> None:
-    """Refuse a state in which the lens is none."""
-    for i, state in enumerate(lens.states):
-        try:
-            lens.in_state(i)
-        except LensError as error:
-            raise _in_the_files_terms(error, file, numbers, state=state.name) from error
 
 
 @dataclass
 class NumberedSurfaces:
     """Surfaces between object and image as Zemax and CODE V number them: 0 is the object, then 1, 2, ..."""
 
-    source: LensText
-    notes: Notes
+    source: LensSource
     surfaces: list[Surface]
     stop: int  # index of the stop's surface
     object_distance: float  # mm
@@ -239,31 +165,27 @@ class NumberedSurfaces:
         if all(s.medium == self.object_medium for s in self.surfaces[count:]):
             raise self.source.error("no surface refracts light: not a lens")
         if count:
-            self.notes.add(f"dummy surfaces in front of the lens left out: {count}")
+            self.source.note(f"dummy surfaces in front of the lens left out: {count}")
         self.object_distance += sum(s.thickness for s in self.surfaces[:count])
         self.surfaces, self.stop, self.first = self.surfaces[count:], self.stop - count, self.first + count
 
     def axial_path(self, wavelength_nm: float) -> AxialPath:
         return AxialPath(self.surfaces, self.object_distance, self.object_medium, wavelength_nm)
 
-    def lens(self, **parts: Any) -> Lens:
-        """The lens of these surfaces and the other parts of a Lens."""
-        return make_lens(
-            self.source.file,
-            self.numbers,
-            self.notes,
-            surfaces=tuple(self.surfaces),
-            stop=self.stop,
-            object_distance=self.object_distance,
-            object_medium=self.object_medium,
-            **parts,
-        )
+    def lens(self, *, field: Field | None, **parts: Any) -> Lens:
+        """The lens of these surfaces and the other parts of a Lens; the field may give its image radius."""
+        if field and field.kind == "object_height" and math.isinf(self.object_distance):
+            raise self.source.error("fields are object heights, but the object is at infinity")
+        parts = {"field": field, "image_radius": field and field.image_radius} | parts
+        parts |= {"surfaces": tuple(self.surfaces), "stop": self.stop}
+        parts |= {"object_distance": self.object_distance, "object_medium": self.object_medium}
+        return self.source.lens(self.numbers, **parts)
 
 
 def paraxial_aperture(
-    source: LensText, path: AxialPath, keyword: str, kind: str, value: float, *, unit: float, line: int | None = None
+    source: LensSource, path: AxialPath, keyword: str, kind: str, value: float, *, line: int | None = None
 ) -> Aperture:
-    """The aperture of a lens whose file gives `keyword` a value; `unit` is the file's in mm.
+    """The aperture of a lens whose file gives `keyword` a value.
 
     `kind` is one of Aperture's, or object_half_angle (degrees), or working_f_number or image_na (both paraxial, at the
     used conjugates).
@@ -272,7 +194,7 @@ def paraxial_aperture(
         raise source.error(f"{keyword} {value:g}; expected a positive number", line=line)
     infinite = math.isinf(path.object_distance)
     if kind == "entrance_pupil_diameter":
-        return Aperture("entrance_pupil_diameter", value * unit)
+        return Aperture("entrance_pupil_diameter", value * source.unit)
     if kind == "f_number":
         return Aperture("f_number", value)
     if kind in ("object_na", "object_half_angle"):
@@ -294,7 +216,7 @@ def paraxial_aperture(
     return Aperture("object_na", na)
 
 
-def length_or_infinity(word: str, unit: float) -> float | None:
+def length_or_infinity(word: str, unit: float = 1.0) -> float | None:
     """A distance in mm, inf for a word or a number that means infinity; None for anything else."""
     if word.upper() in ("INF", "INFINITY"):
         return math.inf
@@ -302,6 +224,27 @@ def length_or_infinity(word: str, unit: float) -> float | None:
     return value if value is None else math.inf if value * unit >= INFINITY_MM else value * unit
 
 
-def stop_aperture(radius: float | None) -> Aperture | None:
-    """An aperture given by the stop's size, if it is known."""
-    return Aperture("stop_radius", radius) if radius is not None and 0.0 < radius < math.inf else None
+def check_glass(
+    medium: Medium, surface: int | None = None
+) -> Literal["air", "model", "constant", "table", "catalogue"]:
+    """How a medium is written so that reading gives it back; raises LensError if there is no way."""
+    nd, vd, name = medium.nd, medium.vd, medium.name
+    with contextlib.suppress(LensError, UnknownGlassError):
+        if medium == AIR:
+            return "air"
+        if medium.catalogue in ("model", "constant") and medium == model_glass(nd, vd):
+            return "model"
+        if medium.catalogue == "constant" and medium == constant_index(nd, name):
+            return "constant"
+        if medium.catalogue == "table" and medium == tabulated_glass(name, *zip(*table_rows(medium), strict=True)):
+            return "table"
+        if medium == find_glass(name, catalogue=medium.catalogue):
+            return "catalogue"
+    text = f"the medium {name!r} ({medium.catalogue}) cannot be written to a lens file"
+    raise LensError(f"object space: {text}" if surface is None else text, surface=surface)
+
+
+def table_rows(medium: Medium) -> list[tuple[float, float]]:
+    """Wavelengths (nm) and indices of a tabulated glass; of one index, the d line stands for all."""
+    c = medium.coefficients
+    return [(D_LINE_NM, c[0])] if len(c) == 1 else list(zip(c[0::2], c[1::2], strict=False))

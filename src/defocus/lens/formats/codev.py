@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import LensFileError
 from ..prescription import MAX_SURFACES
-from .text import LensText, to_float, to_floats, to_int
+from .assemble import LensSource
+from .text import to_float, to_floats, to_int
 
 # Letters of the terms r^4, r^6, ... of an ASP surface; there is no I.
 ASPHERIC = {letter: 4 + 2 * i for i, letter in enumerate("ABCDEFGHJ")}
@@ -86,7 +85,7 @@ class PrivateGlass:
 
 
 @dataclass
-class CodeVFile(LensText):
+class CodeVFile(LensSource):
     """The parts of a .seq file that matter to us."""
 
     system: dict[str, Command] = field(default_factory=dict)
@@ -96,6 +95,13 @@ class CodeVFile(LensText):
     zooms: int = 1
     zoomed: list[Command] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+
+    def numbers(self, command: Command) -> list[float]:
+        """The numbers of a command, at least one."""
+        values = to_floats([w.text for w in command.words])
+        if not values:
+            raise self.error(f"{command.keyword}: expected numbers", line=command.line)
+        return values
 
 
 _TOKEN = re.compile(r"""'([^']*)'?|"([^"]*)"?|([^\s;!,='"]+)|([;!])""")
@@ -110,17 +116,15 @@ def _words(line: str) -> tuple[list[list[Word]], bool]:
             break
         if mark == ";":
             commands.append([])
-        elif bare is not None:
-            commands[-1].append(Word(bare, False))
         else:
-            commands[-1].append(Word(single if single is not None else double, True))
+            text = next(t for t in (bare, single, double) if t is not None)
+            commands[-1].append(Word(text, bare is None))
     last = commands[-1]
-    if last and not last[-1].quoted and last[-1].text.endswith("&"):
-        rest = last.pop().text[:-1]
-        if rest:
-            last.append(Word(rest, False))
-        return commands, True
-    return commands, False
+    if not last or last[-1].quoted or not last[-1].text.endswith("&"):
+        return commands, False
+    rest = last.pop().text[:-1]
+    last += [Word(rest, False)] if rest else []
+    return commands, True
 
 
 def _commands(text: str, result: CodeVFile) -> Iterator[Command]:
@@ -145,9 +149,8 @@ def _commands(text: str, result: CodeVFile) -> Iterator[Command]:
         yield Command(pending[0].text.upper(), pending[1:], start)
 
 
-def parse(text: str, file: str | Path) -> CodeVFile:
+def parse(text: str, result: CodeVFile) -> None:
     """Split the text of a .seq file into its parts."""
-    result = CodeVFile(file)
     table: list[float] | None = None  # the wavelengths of a PRV block
     for count, command in enumerate(_commands(text, result)):
         if count > _MAX_COMMANDS:
@@ -156,31 +159,22 @@ def parse(text: str, file: str | Path) -> CodeVFile:
             if command.keyword == "END":
                 table = None
             elif command.keyword == "PWL":
-                table = _numbers(result, command)
+                table = result.numbers(command)
             else:
                 result.glasses[command.keyword] = PrivateGlass(table, command.words, command.line)
         elif command.keyword == "PRV":
             table = []
+        elif command.keyword in ("S", "SO", "SI") or (command.keyword[:1] == "S" and command.keyword[1:].isdigit()):
+            _open_surface(result, command)
         else:
             _command(result, command)
     if not result.surfaces:
-        raise LensFileError("no surface (SO, S, SI): not a CODE V lens, or one cut short", file=file)
-    return result
-
-
-def _numbers(result: CodeVFile, command: Command) -> list[float]:
-    values = to_floats([w.text for w in command.words])
-    if values is None:
-        raise result.error(f"{command.keyword}: expected numbers", line=command.line)
-    return values
+        raise result.error("no surface (SO, S, SI): not a CODE V lens, or one cut short")
 
 
 def _command(result: CodeVFile, command: Command) -> None:
-    keyword, words = command.keyword, command.words
-    if keyword in ("S", "SO", "SI") or (keyword[:1] == "S" and keyword[1:].isdigit()):
-        _open_surface(result, command)
-        return
-    short = keyword if keyword in _NUMBERS or len(keyword) < 3 else keyword[:3]
+    words = command.words
+    short = command.keyword if command.keyword in _NUMBERS else command.keyword[:3]
     if short in _SYSTEM:
         result.system[short] = command
     elif short == "ZOO":
@@ -191,28 +185,26 @@ def _command(result: CodeVFile, command: Command) -> None:
             result.zooms = count
         else:
             raise result.error(f"ZOO {count}: expected 1 to 100 positions", line=command.line)
-    elif short in _IGNORED:
-        if short == "SLB" and result.surfaces and words:
-            (result.image or result.surfaces[-1]).label = words[0].text
-    else:
+    elif short == "SLB" and result.surfaces and words:
+        (result.image or result.surfaces[-1]).label = words[0].text
+    elif short not in _IGNORED:
         _surface_command(result, short, command)
 
 
 def _open_surface(result: CodeVFile, command: Command) -> None:
     keyword = "SO" if command.keyword == "S0" else command.keyword
+    number, words = len(result.surfaces), command.words
     if keyword == "SO" and result.surfaces:
         raise result.error("a second object surface SO", line=command.line)
     if keyword != "SO" and not result.surfaces:
         raise result.error(f"{keyword} before the object surface SO", line=command.line)
     if result.image is not None:
         raise result.error(f"{keyword} behind the image surface SI", line=command.line)
-    number = len(result.surfaces)
     if keyword[1:].isdigit() and to_int(keyword[1:]) != number:
         raise result.error(f"{keyword[:20]} where S{number} should stand", line=command.line)
     if number > MAX_SURFACES + 1:
         raise result.error(f"more than {MAX_SURFACES} surfaces", line=command.line)
     surface = CodeVSurface(number, command.line)
-    words = command.words
     if words:
         surface.radius = words[0].text
     if len(words) > 1:
@@ -248,46 +240,38 @@ def _target(result: CodeVFile, command: Command) -> tuple[CodeVSurface | None, l
 
 def _surface_command(result: CodeVFile, keyword: str, command: Command) -> None:
     surface, words = _target(result, command)
+    word = words[0].text if words else ""
+    value = to_float(word)
     if surface is None:
         result.unknown.append(keyword[:20])
-        return
-    first = to_float(words[0].text) if words else None
-    if keyword in _REFUSED or (keyword in _TILTS and first != 0.0):
+    elif keyword in _REFUSED or (keyword in _TILTS and value != 0.0):
         text = f"{keyword}: only centred, rotationally symmetric refracting surfaces are supported"
         raise result.unsupported(text, surface=surface.number, line=command.line)
-    if keyword == "STO":
+    elif keyword == "STO":
         surface.stop = True
     elif keyword == "CIR":
         _aperture(result, surface, words, command.line)
     elif keyword in ("GLA", "RMD") and words:
-        _refuse_mirror(result, surface, words[0].text)
-        if keyword == "GLA":
-            surface.glass = words[0]
+        _refuse_mirror(result, surface, word)
+        surface.glass = words[0] if keyword == "GLA" else surface.glass
+    elif keyword == "THI" and word:
+        if word.upper() not in ("HMY", "HMX", "PIM"):  # a solve; its value stands on the surface's own line
+            surface.thickness = word
     elif keyword in _NUMBERS or keyword in ("RDY", "CUY", "THI"):
-        _value_command(result, surface, keyword, words)
+        if value is None:
+            raise result.error(f"{keyword}: expected a number", line=surface.line, surface=surface.number)
+        if keyword in _NUMBERS:
+            surface.terms[keyword] = value
+        else:
+            surface.radius, surface.is_radius = word, keyword == "RDY"
     elif keyword not in _TILTS:
         result.unknown.append(keyword[:20])
 
 
-def _value_command(result: CodeVFile, surface: CodeVSurface, keyword: str, words: list[Word]) -> None:
-    word = words[0].text if words else ""
-    if keyword == "THI" and word.upper() in ("HMY", "HMX", "PIM"):
-        return  # a solve; its value stands on the surface's own line
-    value = to_float(word)
-    if keyword == "THI" and word:
-        surface.thickness = word
-    elif value is None:
-        raise result.error(f"{keyword}: expected a number", line=surface.line, surface=surface.number)
-    elif keyword in _NUMBERS:
-        surface.terms[keyword] = value
-    else:
-        surface.radius, surface.is_radius = word, keyword == "RDY"
-
-
 def _aperture(result: CodeVFile, surface: CodeVSurface, words: list[Word], line: int) -> None:
-    kinds = [w.text.upper() for w in words if to_float(w.text) is None and not w.quoted]
+    kinds = {w.text.upper() for w in words if to_float(w.text) is None and not w.quoted}
     size = next((v for w in words if (v := to_float(w.text)) is not None), None)
-    if "OBS" in kinds or "HOL" in kinds:
+    if kinds & {"OBS", "HOL"}:
         raise result.unsupported("CIR OBS: central obscurations are not supported", surface=surface.number, line=line)
     if size is None:
         raise result.error("CIR: expected a radius", line=line, surface=surface.number)

@@ -16,10 +16,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from pydantic import Field as Key
 
 from ...errors import LensFileError
-from ...glass import AIR, Medium
+from ...glass import AIR, Medium, constant_index, model_glass, tabulated_glass
 from ..first_order import f_number, focal_length
 from ..prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, MAX_SURFACES, Aperture, Field, Lens, State, Surface
-from .assemble import FallbackGlass, Media, Notes, check_glass, check_states, make_lens, table_rows
+from .assemble import FallbackGlass, LensSource, check_glass, table_rows
 from .text import INFINITY_MM, clean
 
 ND_TOLERANCE = 1e-3  # between nd in the file and that of the glass it names
@@ -95,58 +95,56 @@ class LensRecord(JsonRecord):
 
 def read_json(text: str, file: str | Path, fallback_glass: FallbackGlass | None = None) -> Lens:
     """The lens of a JSON file."""
-    notes, record = Notes(), _parse(text, file)
-    media = Media(file, notes, fallback_glass)
-    parts = dict(record)
-    for key in ("focal_length_mm", "f_number"):
-        parts.pop(key)
-    parts["surfaces"] = surfaces = tuple(_read_surface(media, s, i) for i, s in enumerate(record.surfaces))
-    for note in parts.pop("notes"):
-        notes.add(note)
+    source = LensSource(file, fallback_glass)
+    record = _parse(text, source)
+    for note in record.notes:
+        source.note(note)
+    parts = {name: value for name, value in record if name not in ("focal_length_mm", "f_number", "notes")}
+    parts["surfaces"] = surfaces = tuple(_read_surface(source, s, i) for i, s in enumerate(record.surfaces))
     if record.wavelengths_nm is not None:
         parts["wavelengths_nm"] = tuple(record.wavelengths_nm)
         if record.primary_wavelength is None:
             parts["primary_wavelength"] = (len(record.wavelengths_nm) - 1) // 2
     elif record.primary_wavelength is not None:
-        raise LensFileError("primary_wavelength without wavelengths_nm", file=file)
+        raise source.error("primary_wavelength without wavelengths_nm")
     else:
         del parts["wavelengths_nm"], parts["primary_wavelength"]
     if record.aperture is None:
         radius = surfaces[record.stop].semi_diameter if 0 <= record.stop < len(surfaces) else None
         if radius is None:
             advice = "give the stop a semi_diameter_mm, or the lens an aperture"
-            raise LensFileError(f"no aperture: {advice}", file=file, surface=record.stop)
+            raise source.error(f"no aperture: {advice}", surface=record.stop)
         parts["aperture"] = Aperture("stop_radius", radius)
-    parts["object_medium"] = _read_medium(media, record.object_medium or MediumRecord(), None)
+    parts["object_medium"] = _read_medium(source, record.object_medium or MediumRecord(), None)
     parts["states"] = tuple(State(**dict(s)) for s in record.states)
-    lens = make_lens(file, range(len(surfaces)), notes, **parts)
-    check_states(lens, file, range(len(surfaces)))
+    lens = source.lens(range(len(surfaces)), **parts)
+    source.check_states(lens, range(len(surfaces)))
     return lens
 
 
-def _parse(text: str, file: str | Path) -> LensRecord:
+def _parse(text: str, source: LensSource) -> LensRecord:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) != len(pairs):
-            raise LensFileError("a key occurs twice in the same object", file=file)
+            raise source.error("a key occurs twice in the same object")
         if len(pairs) > MOST_KEYS:
-            raise LensFileError(f"an object of {len(pairs)} keys; expected at most {MOST_KEYS}", file=file)
+            raise source.error(f"an object of {len(pairs)} keys; expected at most {MOST_KEYS}")
         return content
 
     try:
         content = json.dumps(json.loads(text, object_pairs_hook=unique), ensure_ascii=False)
         return LensRecord.model_validate_json(re.sub("[\ud800-\udfff]", " ", content))  # halves of characters
     except json.JSONDecodeError as error:
-        raise LensFileError(f"not valid JSON: {error.msg}", file=file, line=error.lineno) from None
+        raise source.error(f"not valid JSON: {error.msg}", line=error.lineno) from None
     except RecursionError:
-        raise LensFileError("nested too deeply to be a lens", file=file) from None
+        raise source.error("nested too deeply to be a lens") from None
     except ValidationError as error:
-        raise _refusal(error, file) from None
+        raise _refusal(error, source) from None
     except ValueError:  # an integer with thousands of digits
-        raise LensFileError("a number with too many digits", file=file) from None
+        raise source.error("a number with too many digits") from None
 
 
-def _refusal(error: ValidationError, file: str | Path) -> LensFileError:
+def _refusal(error: ValidationError, source: LensSource) -> LensFileError:
     """The first thing that is wrong, with its place."""
     first = error.errors(include_url=False)[0]
     place, value = [clean(str(p), 40) for p in first["loc"]], first["input"]
@@ -156,21 +154,20 @@ def _refusal(error: ValidationError, file: str | Path) -> LensFileError:
     where = ", ".join(place if surface is None else place[2:]) or ("the lens" if surface is None else "surface")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         keys = sorted(key.alias or name for name, key in record.model_fields.items())
-        return LensFileError(
-            f"{where}: unknown key {place[-1]!r}; known are {', '.join(keys)}", file=file, surface=surface
-        )
-    if first["type"] == "missing":
-        return LensFileError(f"{where} is missing; is the file cut short?", file=file, surface=surface)
-    text = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
-    shown = f", got {clean(str(value)[:99], 40)}" if isinstance(value, str | float) else ""
-    return LensFileError(f"{where}: {text}{shown}", file=file, surface=surface)
+        text = f": unknown key {place[-1]!r}; known are {', '.join(keys)}"
+    elif first["type"] == "missing":
+        text = " is missing; is the file cut short?"
+    else:
+        text = ": " + first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
+        text += f", got {clean(str(value)[:99], 40)}" if isinstance(value, str | float) else ""
+    return source.error(where + text, surface=surface)
 
 
-def _read_surface(media: Media, record: SurfaceRecord, index: int) -> Surface:
+def _read_surface(source: LensSource, record: SurfaceRecord, index: int) -> Surface:
     return Surface(
         radius=math.inf if record.radius is None else record.radius,
         thickness=record.thickness,
-        medium=_read_medium(media, record, index),
+        medium=_read_medium(source, record, index),
         semi_diameter=record.semi_diameter,
         conic=record.conic or 0.0,
         aspheric=tuple(term for term in record.aspheric or () if term[1]),
@@ -178,22 +175,22 @@ def _read_surface(media: Media, record: SurfaceRecord, index: int) -> Surface:
     )
 
 
-def _read_medium(media: Media, record: MediumRecord, index: int | None) -> Medium:
+def _read_medium(source: LensSource, record: MediumRecord, index: int | None) -> Medium:
     nd, vd, name, catalogue = record.nd, record.vd, record.glass, record.catalogue
-    if record.table is not None:
-        wavelengths, indices = zip(*record.table, strict=True)
-        return media.table(name, wavelengths, indices, index)
-    if name and catalogue == "constant" and nd is not None:
-        return media.constant(nd, name, index)
-    if name:
-        medium = media.named(name, index, catalogue=catalogue or None)
-        if nd is not None and abs(medium.nd - nd) > ND_TOLERANCE and media.knows(name, catalogue or None):
-            text = f"nd is {nd:g}, but the glass {name} has {medium.nd:.6g}; remove one of them"
-            raise LensFileError(text, file=media.file, surface=index)
-        return medium
-    if catalogue:
-        raise LensFileError("catalogue without glass", file=media.file, surface=index)
-    return AIR if nd is None and vd is None else media.model(1.0 if nd is None else nd, vd, index)
+    with source.refusals(surface=index):
+        if record.table is not None:
+            return tabulated_glass(name, *zip(*record.table, strict=True))
+        if name and catalogue == "constant" and nd is not None:
+            return constant_index(nd, name)
+        if not name and not catalogue:
+            return model_glass(1.0 if nd is None else nd, vd)
+    if not name:
+        raise source.error("catalogue without glass", surface=index)
+    medium = source.glass(name, index, catalogue=catalogue or None)
+    if nd is not None and abs(medium.nd - nd) > ND_TOLERANCE and source.has_glass(name, catalogue or None):
+        text = f"nd is {nd:g}, but the glass {name} has {medium.nd:.6g}; remove one of them"
+        raise source.error(text, surface=index)
+    return medium
 
 
 def json_text(lens: Lens) -> str:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import LensFileError
-from ...glass import AIR, Medium
+from ...glass import AIR, Medium, model_glass
 from ..prescription import MAX_SURFACES, Aperture, Lens, State, Surface
-from .assemble import FallbackGlass, Media, Notes, make_lens, stop_aperture, with_states
+from .assemble import FallbackGlass, LensSource
 from .text import INFINITY_MM, clean, to_float, to_int
 
 MAX_STATES = 200
-_PLANES = ("AS", "FS", "CG")
+_PLANES = ("as", "fs", "cg", "infinity", "inf", "0")
+_LABELS = {"FS": "field stop", "CG": "cover glass"}
 
 
 class BenchRow(NamedTuple):
@@ -34,17 +34,13 @@ class BenchRow(NamedTuple):
 
 
 @dataclass
-class BenchFile:
+class BenchFile(LensSource):
     """The sections of a file that matter to us."""
 
-    file: str | Path
     title: str = ""
     surfaces: list[BenchRow] = field(default_factory=list)
     variables: dict[str, BenchRow] = field(default_factory=dict)
     aspheres: list[BenchRow] = field(default_factory=list)
-
-    def error(self, message: str, row: BenchRow, surface: int | None = None) -> LensFileError:
-        return LensFileError(message, file=self.file, line=row.line, surface=surface)
 
     def value(self, name: str, state: int) -> float | None:
         """A variable in one state, in mm; None if it is missing or undefined."""
@@ -54,15 +50,24 @@ class BenchFile:
         word = row.cell(state + 1)
         return math.inf if word.lower() in ("infinity", "inf") else to_float(word)
 
+    def half(self, name: str, state: int) -> float | None:
+        """Half of a variable's size in one state; None if it is missing, undefined or 0."""
+        return _half(self.value(name, state))
+
+    def object_distance(self, state: int) -> float:
+        """mm, inf where the file gives none."""
+        distance = self.value("d0", state)
+        return math.inf if distance is None or distance >= INFINITY_MM else distance
+
     @property
     def states(self) -> int:
         """How many columns the variable distances have."""
         return max((sum(1 for c in r.cells[1:] if c) for r in self.variables.values()), default=0)
 
 
-def parse(text: str, file: str | Path) -> BenchFile:
+def parse(text: str, result: BenchFile) -> None:
     """Split the text into its sections."""
-    result, section = BenchFile(file), ""
+    section = ""
     for number, raw in enumerate(text.split("\n"), start=1):
         cells = [c.strip() for c in raw.split("\t")]
         if not any(cells):
@@ -77,80 +82,74 @@ def parse(text: str, file: str | Path) -> BenchFile:
         elif section == "lens data":
             result.surfaces.append(row)
             if len(result.surfaces) > MAX_SURFACES:
-                raise result.error(f"more than {MAX_SURFACES} surfaces", row)
+                raise result.error(f"more than {MAX_SURFACES} surfaces", line=number)
         elif section == "aspherical data":
             result.aspheres.append(row)
     if not result.surfaces:
-        raise LensFileError("no [lens data]: not an Optical Bench file, or one cut short", file=file)
+        raise result.error("no [lens data]: not an Optical Bench file, or one cut short")
     if result.states > MAX_STATES:
-        raise LensFileError(f"{result.states} columns of variable distances; expected at most {MAX_STATES}", file=file)
-    return result
+        raise result.error(f"{result.states} columns of variable distances; expected at most {MAX_STATES}")
 
 
 def read_opticalbench(text: str, file: str | Path, fallback_glass: FallbackGlass | None = None) -> Lens:
     """The lens of an Optical Bench file: its first column, and one state per column if there are several."""
-    parts = parse(text, file)
-    notes = Notes()
-    media = Media(file, notes, fallback_glass)
+    parts = BenchFile(file, fallback_glass)
+    parse(text, parts)
     numbers = [_number(parts, row) for row in parts.surfaces]
     if len(set(numbers)) != len(numbers):
-        raise LensFileError("a surface number occurs twice", file=file)
+        raise parts.error("a surface number occurs twice")
     aspheres = _aspheres(parts, numbers)
     surfaces = [
-        _surface(parts, row, number, media, aspheres.get(number))
+        _surface(parts, row, number, *aspheres.get(number, (0.0, ())))
         for row, number in zip(parts.surfaces, numbers, strict=True)
     ]
-    stop = _stop(parts, numbers)
-    radius = _stop_radius(parts, 0) or surfaces[stop].semi_diameter
-    aperture = stop_aperture(radius) or _f_number(parts, 0)
+    stops = [i for i, row in enumerate(parts.surfaces) if row.cell(1).upper() == "AS"]
+    if len(stops) != 1:
+        among = f"among surfaces {numbers[0]} to {numbers[-1]}"
+        raise parts.error(f"{len(stops)} aperture stops (AS) {among}; expected one")
+    stop = stops[0]
+    radius = parts.half("Aperture Diameter", 0) or surfaces[stop].semi_diameter
+    aperture = _stop_aperture(radius) or _f_number(parts, 0)
     if aperture is None:
-        raise LensFileError("no aperture: neither the stop's diameter nor a F-Number", file=file, surface=numbers[stop])
-    lens = make_lens(
-        file,
+        raise parts.error("no aperture: neither the stop's diameter nor a F-Number", surface=numbers[stop])
+    lens = parts.lens(
         numbers,
-        notes,
         name=parts.title,
         surfaces=tuple(surfaces),
         stop=stop,
         aperture=aperture,
-        image_radius=_half(parts.value("Image Height", 0)),
-        object_distance=_object_distance(parts, 0),
+        image_radius=parts.half("Image Height", 0),
+        object_distance=parts.object_distance(0),
     )
     if parts.states < 2:
         return lens
     states = [_state(parts, lens, numbers, k, name) for k, name in enumerate(_state_names(parts))]
-    return with_states(lens, states, file, numbers)
+    return parts.with_states(lens, states, numbers)
 
 
 def _number(parts: BenchFile, row: BenchRow) -> int:
     number = to_int(row.cell(0))
     if number is None:
-        raise parts.error(f"[lens data]: {clean(row.cell(0), 40)!r} is not a surface number", row)
+        raise parts.error(f"[lens data]: {clean(row.cell(0), 40)!r} is not a surface number", line=row.line)
     return number
 
 
 def _surface(
-    parts: BenchFile,
-    row: BenchRow,
-    number: int,
-    media: Media,
-    asphere: tuple[float, tuple[tuple[int, float], ...]] | None,
+    parts: BenchFile, row: BenchRow, number: int, conic: float, terms: tuple[tuple[int, float], ...]
 ) -> Surface:
     word = row.cell(1)
-    plane = word.upper() in _PLANES or word.lower() in ("infinity", "inf", "0")
-    radius = math.inf if plane else to_float(word)
+    radius = math.inf if word.lower() in _PLANES else to_float(word)
     if radius is None:
-        raise parts.error(f"radius {clean(word, 40)!r}; expected a number, Infinity, AS, FS or CG", row, number)
-    diameter = to_float(row.cell(4))
-    conic, terms = asphere or (0.0, ())
+        text = f"radius {clean(word, 40)!r}; expected a number, Infinity, AS, FS or CG"
+        raise parts.error(text, line=row.line, surface=number)
     return Surface(
         radius=radius or math.inf,
         thickness=_thickness(parts, row, number, 0),
-        medium=_medium(parts, row, number, media),
-        semi_diameter=_half(diameter),
+        medium=_medium(parts, row, number),
+        semi_diameter=_half(to_float(row.cell(4))),
         conic=conic,
         aspheric=terms,
-        label={"FS": "field stop", "CG": "cover glass"}.get(word.upper(), ""),
+        label=_LABELS.get(word.upper(), ""),
     )
 
 
@@ -159,52 +158,43 @@ def _thickness(parts: BenchFile, row: BenchRow, number: int, state: int) -> floa
     word = row.cell(2)
     value = to_float(word)
     if value is None:
-        value = parts.value(word, state) if word in parts.variables else None
+        value = parts.value(word, state)
         if value is None or math.isinf(value):
-            raise parts.error(f"thickness {clean(word, 40)!r} is neither a number nor a variable distance", row, number)
+            text = f"thickness {clean(word, 40)!r} is neither a number nor a variable distance"
+            raise parts.error(text, line=row.line, surface=number)
     return value
 
 
-def _medium(parts: BenchFile, row: BenchRow, number: int, media: Media) -> Medium:
+def _medium(parts: BenchFile, row: BenchRow, number: int) -> Medium:
     """From the patent's own nd and vd; a glass name without them is looked up."""
-    nd, vd, name = to_float(row.cell(3)), to_float(row.cell(5)), row.cell(6)
-    if nd is not None:
-        return media.model(nd, vd, number, line=row.line)
     if row.cell(3):
-        raise parts.error(f"nd {clean(row.cell(3), 40)!r} is not a number", row, number)
-    return media.named(clean(name), number, line=row.line) if name else AIR
+        nd, vd = parts.number(row.cell(3), "nd", line=row.line, surface=number), to_float(row.cell(5))
+        with parts.refusals(surface=number, line=row.line):
+            return model_glass(nd, vd)
+    return parts.glass(clean(row.cell(6)), number, line=row.line) if row.cell(6) else AIR
 
 
 def _aspheres(parts: BenchFile, numbers: list[int]) -> dict[int, tuple[float, tuple[tuple[int, float], ...]]]:
+    """Conic constant and terms (power, coefficient) of each aspheric surface."""
     result = {}
     for row in parts.aspheres:
         number = to_int(row.cell(0))
         if number is None or number not in numbers:
-            raise parts.error(f"[aspherical data]: there is no surface {clean(row.cell(0), 40)!r}", row)
-        values = [0.0 if not c else to_float(c) for c in row.cells[2:]]
-        if any(v is None for v in values):
-            raise parts.error("[aspherical data]: a coefficient is not a number", row, number)
-        conic, *terms = [v for v in values if v is not None] or [0.0]
+            text = f"[aspherical data]: there is no surface {clean(row.cell(0), 40)!r}"
+            raise parts.error(text, line=row.line)
+        conic, *terms = [
+            parts.number(c or "0", "aspheric coefficient", line=row.line, surface=number) for c in row.cells[2:]
+        ] or [0.0]
         result[number] = (conic, tuple((4 + 2 * i, v) for i, v in enumerate(terms) if v))
     return result
-
-
-def _stop(parts: BenchFile, numbers: list[int]) -> int:
-    stops = [i for i, row in enumerate(parts.surfaces) if row.cell(1).upper() == "AS"]
-    if len(stops) != 1:
-        raise LensFileError(
-            f"{len(stops)} aperture stops (AS) among surfaces {numbers[0]} to {numbers[-1]}; expected one",
-            file=parts.file,
-        )
-    return stops[0]
 
 
 def _half(diameter: float | None) -> float | None:
     return abs(diameter) / 2.0 or None if diameter is not None else None
 
 
-def _stop_radius(parts: BenchFile, state: int) -> float | None:
-    return _half(parts.value("Aperture Diameter", state))
+def _stop_aperture(radius: float | None) -> Aperture | None:
+    return Aperture("stop_radius", radius) if radius is not None and 0.0 < radius < math.inf else None
 
 
 def _f_number(parts: BenchFile, state: int) -> Aperture | None:
@@ -212,13 +202,8 @@ def _f_number(parts: BenchFile, state: int) -> Aperture | None:
     return Aperture("f_number", value) if value is not None and value > 0.0 else None
 
 
-def _object_distance(parts: BenchFile, state: int) -> float:
-    distance = parts.value("d0", state)
-    return math.inf if distance is None or distance >= INFINITY_MM else distance
-
-
 def _state(parts: BenchFile, lens: Lens, numbers: list[int], k: int, name: str) -> State:
-    radius = _stop_radius(parts, k)
+    radius = parts.half("Aperture Diameter", k)
     return State(
         name=name,
         thickness=tuple(
@@ -227,9 +212,9 @@ def _state(parts: BenchFile, lens: Lens, numbers: list[int], k: int, name: str) 
             if row.cell(2) in parts.variables
         ),
         semi_diameter=((lens.stop, radius),) if radius and lens.surfaces[lens.stop].semi_diameter else (),
-        object_distance=_object_distance(parts, k),
-        aperture=stop_aperture(radius) or (_f_number(parts, k) if lens.aperture.kind == "f_number" else None),
-        image_radius=_half(parts.value("Image Height", k)),
+        object_distance=parts.object_distance(k),
+        aperture=_stop_aperture(radius) or (_f_number(parts, k) if lens.aperture.kind == "f_number" else None),
+        image_radius=parts.half("Image Height", k),
     )
 
 
@@ -240,17 +225,13 @@ def _state_names(parts: BenchFile) -> list[str]:
     the columns for infinity in the same order.
     """
     focal = [parts.value("Focal Length", k) for k in range(parts.states)]
-    focal_lengths = [f for f in focal if f is not None]
-    cycle = (
-        bool(focal_lengths)
-        and parts.states % len(focal_lengths) == 0
-        and all(f is not None for f in focal[: len(focal_lengths)])
-    )
+    zooms = [f for f in focal if f is not None]
+    if zooms and parts.states % len(zooms) == 0 and None not in focal[: len(zooms)]:
+        focal = [*zooms] * (parts.states // len(zooms))
     names = []
-    for k in range(parts.states):
-        f = focal_lengths[k % len(focal_lengths)] if cycle else focal[k]
+    for k, f in enumerate(focal):
         words = [f"{f:.4g}mm"] if f is not None else []
-        magnification, distance = parts.value("Magnification", k), _object_distance(parts, k)
+        magnification, distance = parts.value("Magnification", k), parts.object_distance(k)
         if magnification:
             words.append(f"m={magnification:g}")
         elif math.isfinite(distance):

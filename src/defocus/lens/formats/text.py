@@ -9,11 +9,10 @@ import codecs
 import math
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from pathlib import Path
 
-from ...errors import LensFileError, UnsupportedLensError
+from ...errors import LensFileError
 
 MAX_BYTES = 8_000_000  # the largest lens files with merit functions and tolerances stay far below
 MAX_LINES = 100_000
@@ -23,19 +22,6 @@ INFINITY_MM = 1e10  # lens programs write "at infinity" as this distance or a lo
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a")) + b"\x7f"
 _MAX_CONTROL_SHARE = 0.001
 _MIN_NUL_SHARE = 0.3  # of one of the two byte positions; ASCII text in UTF-16 has nearly 1
-
-
-@dataclass
-class LensText:
-    """A lens file's parsed text; its refusals name the file and the place in it."""
-
-    file: str | Path
-
-    def error(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
-        return LensFileError(message, file=self.file, line=line, surface=surface)
-
-    def unsupported(self, message: str, *, line: int | None = None, surface: int | None = None) -> LensFileError:
-        return UnsupportedLensError(message, file=self.file, line=line, surface=surface)
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -49,10 +35,7 @@ def read_bytes(path: str | Path) -> bytes:
         reason = getattr(error, "strerror", None) or str(error)
         raise LensFileError(f"cannot be opened: {reason}", file=path) from error
     if len(data) > MAX_BYTES:
-        raise LensFileError(
-            f"larger than {MAX_BYTES // 1_000_000} MB, the limit for a lens file",
-            file=path,
-        )
+        raise LensFileError(f"larger than {MAX_BYTES // 1_000_000} MB, the limit for a lens file", file=path)
     return data
 
 
@@ -103,13 +86,14 @@ def to_float(word: str) -> float | None:
     if len(word) > MAX_NUMBER_LENGTH or "_" in word or not word.isascii():
         return None
     try:
-        value = float(word)
+        value = float(_with_e(word))
     except ValueError:
-        try:
-            value = float(word.upper().replace("D", "E"))
-        except ValueError:
-            return None
+        return None
     return value if math.isfinite(value) else None
+
+
+def _with_e(word: str) -> str:
+    return word.upper().replace("D", "E").strip()
 
 
 def to_floats(words: Sequence[str]) -> list[float] | None:
@@ -136,7 +120,7 @@ def reciprocal(word: str, unit: float = 1.0) -> float | None:
         return math.inf
     with localcontext() as context:
         context.prec = 40
-        return float(Decimal(repr(unit)) / Decimal(word.upper().replace("D", "E").strip()))
+        return float(Decimal(repr(unit)) / Decimal(_with_e(word)))
 
 
 def curvature_text(radius: float) -> str:
@@ -153,7 +137,7 @@ def scaled(word: str, power_of_ten: int) -> float | None:
     value = to_float(word)
     if not value:
         return value
-    return float(Decimal(word.upper().replace("D", "E").strip()).scaleb(power_of_ten))
+    return float(Decimal(_with_e(word)).scaleb(power_of_ten))
 
 
 def scaled_text(value: float, power_of_ten: int) -> str:

@@ -1,7 +1,7 @@
 """Lenses as Zemax .zmx text; reading it back gives an equal lens.
 
 Numbers are written so that they come back to the last bit. What Zemax has no keyword for stands in NOTE
-lines (see `zemax_remarks`). Clear apertures are written as circular apertures (CLAP), so that Zemax clips
+lines (see `zemax`). Clear apertures are written as circular apertures (CLAP), so that Zemax clips
 there too.
 """
 
@@ -15,18 +15,15 @@ from ...glass import Medium, find_glass
 from ..prescription import Field, Lens, Surface
 from .assemble import check_glass, table_rows
 from .text import clean, curvature_text, scaled_text
-from .zemax_remarks import PREFIX, VERSION
+from .zemax import REMARK, REMARK_VERSION
 
-_APERTURES = {
-    "entrance_pupil_diameter": "ENPD",
-    "f_number": "FNUM",
-    "stop_radius": "FLOA",
-    "object_na": "OBNA",
-}
+_APERTURES = {"entrance_pupil_diameter": "ENPD", "f_number": "FNUM", "stop_radius": "FLOA", "object_na": "OBNA"}
 _FIELDS = ("angle_deg", "object_height", "paraxial_image_height", "real_image_height")
 _EVEN_TERMS = 16  # EVENASPH reaches r¹⁶
 _TABLE_ROWS = 4  # on a NOTE line
 _MAX_STATES = 200
+_PLANE = ("  TYPE STANDARD", '  CURV 0.0 0 0 0 0 ""')
+_NO_SIZE = '  DIAM 0 0 0 0 1 ""'
 
 
 def zemax_text(lens: Lens) -> str:
@@ -41,7 +38,9 @@ def zemax_text(lens: Lens) -> str:
         f"NAME {clean(lens.name)}",
         *_notes(lens, catalogues),
         "UNIT MM X W X CM MR CPMM",
-        _aperture(lens),
+        f"{_APERTURES[lens.aperture.kind]} {_number(lens.aperture.value)} 0"
+        if lens.aperture.kind != "stop_radius"
+        else "FLOA",
         "ENVD 20 1 0",
         f"GCAT {' '.join(catalogues)}".rstrip(),
         f"FTYP {_FIELDS.index(field.kind)} 0 {len(field.points)} {len(lens.wavelengths_nm)} 0 0 0",
@@ -50,12 +49,15 @@ def zemax_text(lens: Lens) -> str:
         "FWGN " + " ".join("1" for _ in field.points),
         *(f"WAVM {i} {scaled_text(w, -3)} 1" for i, w in enumerate(lens.wavelengths_nm, start=1)),
         f"PWAV {lens.primary_wavelength + 1}",
-        *_object(lens, catalogues),
+        "SURF 0",
+        *_PLANE,
+        f"  DISZ {'INFINITY' if math.isinf(lens.object_distance) else _number(lens.object_distance)}",
+        *_glass(lens.object_medium, catalogues),
+        _NO_SIZE,
     ]
     for i, s in enumerate(lens.surfaces):
         lines += _surface(lens, i, s, catalogues)
-    last = len(lens.surfaces) + 1
-    lines += [f"SURF {last}", "  TYPE STANDARD", '  CURV 0.0 0 0 0 0 ""', "  DISZ 0", '  DIAM 0 0 0 0 1 ""']
+    lines += [f"SURF {len(lens.surfaces) + 1}", *_PLANE, "  DISZ 0", _NO_SIZE]
     lines += [f"MNUM {max(len(lens.states), 1)} 1", *_configurations(lens)]
     return "\n".join(lines) + "\n"
 
@@ -71,10 +73,8 @@ def _refuse(lens: Lens) -> None:
         raise LensError(f"{lens.name}: {len(lens.states)} states; a .zmx file holds {_MAX_STATES}")
     for state in lens.states:
         if state.aperture is not None and state.aperture.kind != lens.aperture.kind:
-            raise LensError(
-                f"{lens.name}, state {state.name!r}: its aperture is a {state.aperture.kind}, that of the "
-                f"lens a {lens.aperture.kind}; a .zmx file holds one kind"
-            )
+            kinds = f"its aperture is a {state.aperture.kind}, that of the lens a {lens.aperture.kind}"
+            raise LensError(f"{lens.name}, state {state.name!r}: {kinds}; a .zmx file holds one kind")
         field = state.field
         if field is not None and (
             lens.field is None or field.kind != lens.field.kind or len(field.points) != len(lens.field.points)
@@ -85,48 +85,37 @@ def _refuse(lens: Lens) -> None:
 def _stand_in(lens: Lens) -> Field:
     """Fields for Zemax where the lens has none."""
     r = lens.image_radius
-    return (
-        Field("angle_deg", ((0.0, 0.0),))
-        if r is None
-        else Field("real_image_height", ((0.0, 0.0), (0.0, 0.7 * r), (0.0, r)))
-    )
+    if r is None:
+        return Field("angle_deg", ((0.0, 0.0),))
+    return Field("real_image_height", ((0.0, 0.0), (0.0, 0.7 * r), (0.0, r)))
 
 
 def _notes(lens: Lens, catalogues: list[str]) -> list[str]:
-    stop = lens.surfaces[lens.stop]
-    notes = [f"version {VERSION}"]
-    if lens.patent:
-        notes.append(f"patent {clean(lens.patent)}")
-    if lens.image_format:
-        notes.append(f"format {clean(lens.image_format)}")
-    if lens.image_radius is not None:
-        notes.append(f"image_radius {_number(lens.image_radius)}")
-    if lens.field is None:
-        notes.append("field none")
-    if stop.semi_diameter is None and lens.aperture.kind == "stop_radius":
-        notes.append("stop_semi_diameter none")
+    """NOTE lines for what Zemax has no keyword for."""
+    by_stop = lens.aperture.kind == "stop_radius"
+    notes = {
+        f"version {REMARK_VERSION}": True,
+        f"patent {clean(lens.patent)}": lens.patent,
+        f"format {clean(lens.image_format)}": lens.image_format,
+        f"image_radius {_number(lens.image_radius or 0.0)}": lens.image_radius is not None,
+        "field none": lens.field is None,
+        "stop_semi_diameter none": by_stop and lens.surfaces[lens.stop].semi_diameter is None,
+    }
+    lines = [note for note, holds in notes.items() if holds]
     for k, state in enumerate(lens.states, start=1):
-        notes.append(f"state {k} {clean(state.name)}")
+        lines.append(f"state {k} {clean(state.name)}")
         if state.image_radius is not None:
-            notes.append(f"state_image_radius {k} {_number(state.image_radius)}")
+            lines.append(f"state_image_radius {k} {_number(state.image_radius)}")
     for number, medium in enumerate((lens.object_medium, *(s.medium for s in lens.surfaces))):
-        notes += _medium_notes(number, medium, catalogues)
-    return [f"NOTE 0 {PREFIX}{note}" for note in notes]
-
-
-def _medium_notes(number: int, medium: Medium, catalogues: list[str]) -> list[str]:
-    kind = check_glass(medium, number - 1 if number else None)
-    if kind in ("air", "model"):
-        return []
-    if kind == "catalogue" and _glass_word(medium, catalogues) == medium.name:
-        return []
-    notes = [f"glass {number} {medium.catalogue} {clean(medium.name)}"]
-    if kind == "table":
-        rows = table_rows(medium)
+        kind = check_glass(medium, number - 1 if number else None)
+        if kind in ("air", "model") or (kind == "catalogue" and _glass_word(medium, catalogues) == medium.name):
+            continue
+        lines.append(f"glass {number} {medium.catalogue} {clean(medium.name)}")
+        rows = table_rows(medium) if kind == "table" else []
         for i in range(0, len(rows), _TABLE_ROWS):
             cells = " ".join(f"{_number(w)} {_number(n)}" for w, n in rows[i : i + _TABLE_ROWS])
-            notes.append(f"table {number} {cells}")
-    return notes
+            lines.append(f"table {number} {cells}")
+    return [f"NOTE 0 {REMARK}{line}" for line in lines]
 
 
 def _glass_word(medium: Medium, catalogues: list[str]) -> str:
@@ -134,11 +123,6 @@ def _glass_word(medium: Medium, catalogues: list[str]) -> str:
     if medium.name.split() == [medium.name] and find_glass(medium.name, preferred=tuple(catalogues)) == medium:
         return medium.name
     return "___BLANK"
-
-
-def _aperture(lens: Lens) -> str:
-    keyword = _APERTURES[lens.aperture.kind]
-    return keyword if keyword == "FLOA" else f"{keyword} {_number(lens.aperture.value)} 0"
 
 
 def _glass(medium: Medium, catalogues: list[str]) -> list[str]:
@@ -150,42 +134,23 @@ def _glass(medium: Medium, catalogues: list[str]) -> list[str]:
     return [f"  GLAS {name} {model} 0 {_number(medium.nd)} {_number(medium.vd or 0.0)} 0 0 0 0 0 0"]
 
 
-def _object(lens: Lens, catalogues: list[str]) -> list[str]:
-    distance = "INFINITY" if math.isinf(lens.object_distance) else _number(lens.object_distance)
-    return [
-        "SURF 0",
-        "  TYPE STANDARD",
-        '  CURV 0.0 0 0 0 0 ""',
-        f"  DISZ {distance}",
-        *_glass(lens.object_medium, catalogues),
-        '  DIAM 0 0 0 0 1 ""',
-    ]
-
-
 def _surface(lens: Lens, i: int, s: Surface, catalogues: list[str]) -> list[str]:
-    lines = [f"SURF {i + 1}"]
-    if s.label:
-        lines.append(f"  COMM {clean(s.label)}")
-    if i == lens.stop:
-        lines.append("  STOP")
     kind, terms = _shape(s)
-    lines += [
+    size = lens.aperture.value if i == lens.stop and lens.aperture.kind == "stop_radius" else s.semi_diameter or 0.0
+    changes = any(i == j for state in lens.states for j, _ in state.semi_diameter)
+    return [
+        f"SURF {i + 1}",
+        *([f"  COMM {clean(s.label)}"] if s.label else []),
+        *(["  STOP"] if i == lens.stop else []),
         f"  TYPE {kind}",
         f'  CURV {curvature_text(s.radius)} 0 0 0 0 ""',
         *terms,
         f"  DISZ {_number(s.thickness)}",
+        *_glass(s.medium, catalogues),
+        *([f"  CONI {_number(s.conic)}"] if s.conic else []),
+        f'  DIAM {_number(size)} {int(size > 0.0)} 0 0 1 ""',
+        *([f"  CLAP 0 {_number(s.semi_diameter or 0.0)} 0"] if s.semi_diameter is not None or changes else []),
     ]
-    lines += _glass(s.medium, catalogues)
-    if s.conic:
-        lines.append(f"  CONI {_number(s.conic)}")
-    size = s.semi_diameter or 0.0
-    if i == lens.stop and lens.aperture.kind == "stop_radius":
-        size = lens.aperture.value
-    lines.append(f'  DIAM {_number(size)} {int(size > 0.0)} 0 0 1 ""')
-    changes = any(i == j for state in lens.states for j, _ in state.semi_diameter)
-    if s.semi_diameter is not None or changes:
-        lines.append(f"  CLAP 0 {_number(s.semi_diameter or 0.0)} 0")
-    return lines
 
 
 def _shape(s: Surface) -> tuple[str, list[str]]:
