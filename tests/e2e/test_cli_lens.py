@@ -174,6 +174,59 @@ def test_wrong_use_ends_with_code_2_and_one_line(
     assert not list(tmp_path.iterdir())
 
 
+def test_results_replace_neither_their_input_nor_what_a_link_leads_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lens = tmp_path / "lens.json"
+    run(["lens", "convert", LENS, str(lens)])
+    content = lens.read_bytes()
+    (tmp_path / "link.json").symlink_to(lens)
+    (tmp_path / "same.json").hardlink_to(lens)
+    figure = tmp_path / "lens.svg"
+    figure.hardlink_to(lens)
+    for arguments in (
+        *(["convert", str(lens), str(tmp_path / name)] for name in ("lens.json", "link.json", "same.json")),
+        ["draw", str(lens), "--out", str(figure)],
+        ["survey", str(tmp_path), "--out", str(lens)],
+        ["survey", str(tmp_path), "--out", str(figure)],
+    ):
+        capsys.readouterr()
+        assert run(["lens", *arguments]) == 2
+        assert re.search(r"(lens|link|same)\.(json|svg): is the file that is read here", capsys.readouterr().err)
+        assert lens.read_bytes() == figure.read_bytes() == content
+    # A name for the unfinished file that somebody guessed, with a link there.
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    monkeypatch.setattr("defocus.files.stores._temporary_name", lambda name: f".{name}.part")
+    (tmp_path / ".new.json.part").symlink_to(victim)
+    assert run(["lens", "convert", str(lens), str(tmp_path / "new.json")]) == 2
+    assert "new.json" in capsys.readouterr().err
+    assert victim.read_text() == "mine"
+
+
+def test_a_survey_writes_figures_into_a_folder_of_its_own_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lenses").mkdir()
+    run(["lens", "convert", LENS, str(tmp_path / "lenses" / "tessar.json")])
+    plots = tmp_path / "plots"
+    plots.mkdir()
+    (plots / "wedding.png").write_text("mine")
+    arguments = [
+        "lens",
+        "survey",
+        str(tmp_path / "lenses"),
+        "--out",
+        str(tmp_path / "survey.csv"),
+        "--plots",
+        str(plots),
+    ]
+    assert run(arguments) == 2
+    assert "wedding.png" in capsys.readouterr().err
+    assert [path.name for path in plots.iterdir()] == ["wedding.png"]
+    assert not out.exists()
+
+
 def test_a_misspelt_name_is_corrected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lens", "show", "zeiss-tesar-50-f3.5"]) == 2
     assert LENS in capsys.readouterr().err

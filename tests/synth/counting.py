@@ -16,7 +16,7 @@ class Counter:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        (self._folder / f"worker-{os.getpid()}").touch()
+        (self._folder / f"worker-{os.getpid()}").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
         self._threads = ThreadPoolExecutor(1)
 
     def begin(self, task: int | str) -> Future[int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from defocus.errors import DatasetError, MissingExtraError
@@ -34,16 +37,18 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A cluster of two workers for the tests of this file, whose processes find the modules of these tests."""
+    """A cluster of two workers with made-up devices, whose processes find the modules of these tests."""
     import ray
 
     assert not ray.is_initialized()
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=128 * 2**20,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}},
-    )  # fmt: skip
+    engine = RayEngine(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
+        patch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 2, "GPU": 2}')
+        assert engine.device() == "Ray, 1 node, 2 GPUs"
     yield ray
-    ray.shutdown()
+    engine.close()
+    assert not ray.is_initialized()
 
 
 def squares(engine: Engine, folder: Path, *extra: str) -> dict[Any, Any]:
@@ -82,6 +87,44 @@ def test_workers_are_kept_between_passes(engine: Engine, tmp_path: Path) -> None
     assert len(list(tmp_path.glob("worker-*"))) <= 2
 
 
+def test_each_worker_of_a_cluster_has_a_device_of_its_own(cluster: Any, tmp_path: Path) -> None:
+    def numbers() -> Iterator[int]:
+        for number in range(3000):
+            yield number
+            if len(list(tmp_path.glob("worker-*"))) == 2:
+                return
+            time.sleep(0.01)
+
+    engine = RayEngine(2)
+    assert all(square == number**2 for number, square in engine.run(partial(Counter, str(tmp_path)), numbers()))
+    engine.close()
+    assert sorted(path.read_text() for path in tmp_path.glob("worker-*")) == ["0", "1"]
+
+
+def test_a_cluster_of_this_machine_is_closed_to_others(cluster: Any) -> None:
+    leader = psutil.Process()
+    places = [
+        connection.laddr.ip
+        for process in (leader, *leader.children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(places) > 3
+    assert {place.removeprefix("::ffff:") for place in places} <= {"127.0.0.1", "::1"}
+    address = cluster.get_runtime_context().gcs_address
+    code = f"import ray; ray.init(address={address!r}, log_to_driver=False)"
+    hidden = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    stranger = subprocess.run(
+        [sys.executable, "-c", code],
+        env=hidden | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert stranger.returncode != 0
+    assert "AuthenticationError" in stranger.stderr
+
+
 def test_one_worker_is_this_process(tmp_path: Path) -> None:
     engine = LocalEngine(1)
     assert squares(engine, tmp_path, "wrong")["wrong"] == Failure("ValueError: no such number")
@@ -98,12 +141,12 @@ def test_workers_that_cannot_begin(cluster: Any, tmp_path: Path) -> None:
 
 def test_connection_of_others_is_used_and_kept(cluster: Any, tmp_path: Path) -> None:
     engine = RayEngine(1)
-    assert engine.device() == "Ray, 1 node, 2 CPUs"
+    assert engine.device() == "Ray, 1 node, 2 GPUs"
     engine.close()
     assert cluster.is_initialized()
     with pytest.raises(DatasetError, match=r"connected to Ray .* already"):
         RayEngine(1, "192.0.2.1:6379").device()
-    with pytest.raises(DatasetError, match=r"1000 workers, but the Ray cluster has 2 CPUs"):
+    with pytest.raises(DatasetError, match=r"1000 workers, but the Ray cluster has 2 GPUs"):
         list(RayEngine(1000).run(partial(Counter, str(tmp_path)), iter([1])))
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import DefocusError
+from ..files.ownership import OwnedFolder, check_not_input
+from ..files.stores import check_output
 from .options import LensArgument, check_figure, command, print_files
 from .progress import ProgressBar
 
@@ -79,7 +81,9 @@ def _add_figure(name: str, function: str, about: str) -> None:
         from ..lens import load_lens
 
         check_figure(out)
-        draw.save(getattr(draw, function)(load_lens(lens)), out)
+        prescription = load_lens(lens)
+        check_not_input(out, [prescription.source])
+        draw.save(getattr(draw, function)(prescription), out)
         print_files(out)
 
     write.__doc__ = about
@@ -100,6 +104,7 @@ def convert(
     from ..lens import load_lens, save_lens
 
     lens = load_lens(source)
+    check_not_input(target, [lens.source])
     save_lens(lens, target)
     for note in lens.notes:
         typer.echo(f"note: {note}", err=True)
@@ -131,31 +136,30 @@ def survey(
 ) -> None:
     """Measure and classify every lens of a folder, and write one CSV row per lens."""
     from ..survey import Criteria, survey_folder, write_csv
+    from ..survey.lens_folder import lens_files
 
     criteria = Criteria(**vars(limits))
-    if not out.resolve().parent.is_dir():
-        raise DefocusError(f"{out}: the folder {out.resolve().parent} does not exist")
-    if out.is_dir():
-        raise DefocusError(f"{out}: is a folder; give the name of a CSV file")
-    if plots is not None and plots.exists() and not plots.is_dir():
-        raise DefocusError(f"{plots}: is a file; --plots takes a folder")
+    files = lens_files(folder)
+    if not files:
+        raise DefocusError(f"{folder}: no lens files (.zmx, .seq, .txt, .json) in this folder")
+    check_output(out, (out.suffix.lower(),))  # any ending will do
+    check_not_input(out, files)
+    pictures = OwnedFolder(plots, "survey of lenses") if plots is not None else None
     began = time.monotonic()
     with ProgressBar() as bar:
         rows = survey_folder(
             folder, criteria=criteria, states=states, progress=lambda done, total: bar("tracing", done, total)
         )
-    if not rows:
-        raise DefocusError(f"{folder}: no lens files (.zmx, .seq, .txt, .json) in this folder")
     write_csv(rows, out)
     _print_summary(rows, time.monotonic() - began)
     print_files(out)
-    if plots is not None:
-        from ..draw import draw_diversity, save
+    if pictures is not None:
+        from ..draw import draw_diversity
+        from ..draw.style import DPI, figure_png
 
-        plots.mkdir(parents=True, exist_ok=True)
         for name, figure in draw_diversity(rows):
-            save(figure, plots / f"{name}.png")
-            print_files(plots / f"{name}.png")
+            pictures.write(f"{name}.png", figure_png(figure, dpi=DPI))
+            print_files(pictures.path / f"{name}.png")
 
 
 def _print_summary(rows: list[SurveyRow], seconds: float) -> None:

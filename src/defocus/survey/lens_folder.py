@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import DefocusError, LensFileError
+from ..files.stores import write_file
 from ..lens.formats import LENS_SUFFIXES, read_lens
 from ..lens.prescription import Lens
 from .criteria import Category, Criteria, judge
@@ -93,13 +95,14 @@ def survey_folder(
 
 def write_csv(rows: Iterable[SurveyRow], path: str | Path) -> None:
     """Write the survey as CSV; what could not be measured is left empty, reasons are joined by '; '."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for row in rows:
+        head: Sequence[str] = (row.file, row.name, row.status, row.category, "; ".join(row.reasons))
+        writer.writerow([*head, *(_number(getattr(row.measurement, column)) for column in NUMBERS)])
     # A file's name need not be text: bytes that are none are written as \udcNN.
-    with Path(path).open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for row in rows:
-            head: Sequence[str] = (row.file, row.name, row.status, row.category, "; ".join(row.reasons))
-            writer.writerow([*head, *(_number(getattr(row.measurement, column)) for column in NUMBERS)])
+    write_file(path, text.getvalue().encode("utf-8", "backslashreplace"))
 
 
 def _number(value: float) -> str:

@@ -3,14 +3,20 @@
 Every node needs the same version of defocus (and of JAX), and must see the folder that is written to and those that
 sources are read from under the same names. Nodes of different kinds of processors or GPUs may round differently: pairs
 are the same bytes on equal nodes. Ray restarts an actor that dies, on another node if it must.
+
+Whoever reaches Ray's services can run code. A cluster that is started here listens on the loopback address alone and
+asks for a token that this process draws; a cluster of others has a token that its nodes share (docs/datasets.md).
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
-from collections.abc import Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -78,21 +84,49 @@ class RayEngine(Engine):
                     "call ray.shutdown() first"
                 )
             return
-        options: dict[str, Any] = {"address": self._address}
-        if self._address is None:
-            options = {
-                "address": "local",  # whatever RAY_ADDRESS says
-                "num_cpus": max(self.workers, os.cpu_count() or 1),
-                "include_dashboard": False,
-                "object_store_memory": STORE_BYTES,
-            }
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            self._ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            if self._address is not None:
+                self._ray.init(address=self._address, **quiet)
+            else:
+                self._begin_cluster(quiet)
+        except (ConnectionError, RuntimeError, ValueError, OSError, self._ray.exceptions.RayError) as error:
             where = "on this machine" if self._address is None else f"at {self._address}"
             raise DatasetError(f"no Ray cluster {where}: {first_line(error)}") from error
         self._ours = True
+
+    def _begin_cluster(self, options: dict[str, Any]) -> None:
+        with _closed_to_the_network(self._ray):
+            self._ray.init(
+                address="local",  # whatever RAY_ADDRESS says
+                num_cpus=max(self.workers, os.cpu_count() or 1),
+                include_dashboard=False,
+                object_store_memory=STORE_BYTES,
+                **options,
+            )
+        address = self._ray.nodes()[0]["NodeManagerAddress"]
+        if not ipaddress.ip_address(address).is_loopback:
+            self._ray.shutdown()
+            raise RuntimeError(f"it would listen at {address}, where others reach it; choose --engine local")
+
+
+@contextmanager
+def _closed_to_the_network(ray: Any) -> Iterator[None]:
+    """What is started inside listens on the loopback address alone, and asks for a token.
+
+    Ray takes an address that others can reach for its nodes, even where the loopback address is asked for, but on
+    Windows and macOS, where this constant says so. Without a token of ours it would write one into the home folder.
+    """
+    if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # stays: Ray reads it once
+    constants = ray._private.ray_constants
+    usual = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = usual
 
 
 def _import_ray() -> ModuleType:
