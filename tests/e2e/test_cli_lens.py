@@ -212,15 +212,8 @@ def test_a_survey_writes_figures_into_a_folder_of_its_own_alone(
     plots = tmp_path / "plots"
     plots.mkdir()
     (plots / "wedding.png").write_text("mine")
-    arguments = [
-        "lens",
-        "survey",
-        str(tmp_path / "lenses"),
-        "--out",
-        str(tmp_path / "survey.csv"),
-        "--plots",
-        str(plots),
-    ]
+    out, lenses = tmp_path / "survey.csv", tmp_path / "lenses"
+    arguments = ["lens", "survey", str(lenses), "--out", str(out), "--plots", str(plots)]
     assert run(arguments) == 2
     assert "wedding.png" in capsys.readouterr().err
     assert [path.name for path in plots.iterdir()] == ["wedding.png"]
