@@ -116,7 +116,7 @@ def test_a_cluster_of_this_machine_is_closed_to_others(cluster: Any) -> None:
     hidden = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     stranger = subprocess.run(
         [sys.executable, "-c", code],
-        env=hidden | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64},
+        env=hidden | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},
         capture_output=True,
         text=True,
         check=False,

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ import typer
 from ..errors import DefocusError
 from ..files.ownership import OwnedFolder, check_not_input
 from ..files.stores import check_output
+from ..survey.criteria import Criteria
 from .options import LensArgument, check_figure, command, print_files
 from .progress import ProgressBar
 
@@ -111,34 +111,18 @@ def convert(
     print_files(target)
 
 
-@dataclass(frozen=True)
-class CriteriaOptions:
-    """Limits of `survey.Criteria`, by the same names."""
-
-    max_f_number: Annotated[float, "Largest F-number."] = 8.0
-    interchangeable_min_image_radius_mm: Annotated[float, "Smallest image, cameras."] = 10.0
-    interchangeable_min_track_mm: Annotated[float, "Shortest lens, cameras."] = 25.0
-    phone_min_image_radius_mm: Annotated[float, "Smallest image, phones."] = 2.5
-    phone_max_image_radius_mm: Annotated[float, "Largest image, phones."] = 8.0
-    phone_max_track_mm: Annotated[float, "Longest lens, phones."] = 15.0
-    max_na: Annotated[float, "NA must stay below this."] = 0.6
-    max_phase_range_waves: Annotated[float, "Phase range must stay below this."] = 10.0
-    max_axial_rms: Annotated[float, "Largest axial RMS spot over image radius."] = 0.01
-
-
 @command(lens_app)
 def survey(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of lens files, read recursively.")],
-    limits: CriteriaOptions,
+    criteria: Criteria,
     out: Annotated[Path, typer.Option("--out", help="The CSV file to write.")] = Path("survey.csv"),
     plots: Annotated[Path | None, typer.Option("--plots", help="A folder for the diversity figures.")] = None,
     states: Annotated[bool, "Add a row for each focus or zoom state."] = False,
 ) -> None:
     """Measure and classify every lens of a folder, and write one CSV row per lens."""
-    from ..survey import Criteria, survey_folder, write_csv
+    from ..survey import survey_folder, write_csv
     from ..survey.lens_folder import lens_files
 
-    criteria = Criteria(**vars(limits))
     files = lens_files(folder)
     if not files:
         raise DefocusError(f"{folder}: no lens files (.zmx, .seq, .txt, .json) in this folder")

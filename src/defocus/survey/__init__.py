@@ -3,9 +3,16 @@
 The criteria are those of the paper's lens filtering; the diversity figure is drawn by `defocus.draw`.
 """
 
-from .criteria import Criteria, LensVerdict, judge
-from .lens_folder import SurveyRow, survey_folder, write_csv
-from .measure import Measurement, measure, measure_one
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .criteria import Criteria, LensVerdict, judge
+    from .lens_folder import SurveyRow, survey_folder, write_csv
+    from .measure import Measurement, measure, measure_one
 
 __all__ = [
     "Criteria",
@@ -18,3 +25,5 @@ __all__ = [
     "survey_folder",
     "write_csv",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -5,27 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..errors import DefocusError
-from .measure import Measurement
+
+if TYPE_CHECKING:
+    from .measure import Measurement
 
 Category = Literal["interchangeable", "phone", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """Limits of the filter; the defaults are the paper's. Lengths in mm; inf takes an upper limit away."""
+    """Limits of the filter, the options of `defocus lens survey`; the defaults are the paper's.
 
-    max_f_number: float = 8.0
-    interchangeable_min_image_radius_mm: float = 10.0
-    interchangeable_min_track_mm: float = 25.0
-    phone_min_image_radius_mm: float = 2.5
-    phone_max_image_radius_mm: float = 8.0
-    phone_max_track_mm: float = 15.0
-    max_na: float = 0.6  # exclusive
-    max_phase_range_waves: float = 10.0  # exclusive; 20π, for the axis and the edge
-    max_axial_rms: float = 0.01  # RMS spot on the axis over the image radius
+    Lengths in mm; inf takes an upper limit away.
+    """
+
+    max_f_number: Annotated[float, "Largest F-number."] = 8.0
+    interchangeable_min_image_radius_mm: Annotated[float, "Smallest image, cameras."] = 10.0
+    interchangeable_min_track_mm: Annotated[float, "Shortest lens, cameras."] = 25.0
+    phone_min_image_radius_mm: Annotated[float, "Smallest image, phones."] = 2.5
+    phone_max_image_radius_mm: Annotated[float, "Largest image, phones."] = 8.0
+    phone_max_track_mm: Annotated[float, "Longest lens, phones."] = 15.0
+    max_na: Annotated[float, "NA must stay below this."] = 0.6
+    max_phase_range_waves: Annotated[float, "Phase range must stay below this."] = (
+        10.0  # 20π; axis and edge
+    )
+    max_axial_rms: Annotated[float, "Largest axial RMS spot over image radius."] = 0.01
 
     def __post_init__(self) -> None:
         for limit in fields(self):
