@@ -139,10 +139,10 @@ def survey(
     print_files(out)
     if pictures is not None:
         from ..draw import draw_diversity
-        from ..draw.style import DPI, figure_png
+        from ..draw.style import figure_bytes
 
         for name, figure in draw_diversity(rows):
-            pictures.write(f"{name}.png", figure_png(figure, dpi=DPI))
+            pictures.write(f"{name}.png", figure_bytes(figure))
             print_files(pictures.path / f"{name}.png")
 
 
