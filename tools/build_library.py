@@ -28,7 +28,7 @@ from defocus.optics.apertures import EDGE_FRACTION, solve_clear_apertures
 from defocus.optics.paraxial import first_order
 from defocus.optics.system import pack_one
 from defocus.survey.criteria import judge
-from defocus.survey.measure import Measurement, measure
+from defocus.survey.measurement import Measurement, measure
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "src" / "defocus" / "lens" / "data"

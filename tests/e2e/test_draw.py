@@ -34,7 +34,7 @@ from defocus.optics.apertures import with_clear_apertures
 from defocus.optics.beams import refracting
 from defocus.optics.spot_diagram import spot_diagram
 from defocus.survey.lens_folder import SurveyRow
-from defocus.survey.measure import Measurement, measure_one
+from defocus.survey.measurement import Measurement, measure_one
 
 CROWN, FLINT = model_glass(1.62041, 60.3), model_glass(1.58144, 40.8)
 

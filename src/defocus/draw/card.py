@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from ..lens.prescription import Lens
 from ..optics.apertures import with_clear_apertures
 from ..optics.spot_diagram import spot_diagram
-from ..survey.measure import Measurement, measure_one
+from ..survey.measurement import Measurement, measure_one
 from . import style
 from .layout import paint_layout, paint_legend, plan_layout
 from .sheet import Sheet

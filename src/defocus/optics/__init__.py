@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .pupil import ChiefRay, chief_ray, find_bundle, image_radius_of, launch
     from .rim import Blades, Iris, find_rim
     from .system import PackedLens, System, pack, pack_one
-    from .trace import Rays, Trace, trace
+    from .trace import Rays, Trace
     from .wavefront import Wavefront, find_wavefront
 
 __all__ = [
@@ -50,7 +50,6 @@ __all__ = [
     "pack_one",
     "rms_spot",
     "solve_clear_apertures",
-    "trace",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -12,7 +12,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .criteria import Criteria, LensVerdict, judge
     from .lens_folder import SurveyRow, survey_folder, write_csv
-    from .measure import Measurement, measure, measure_one
+    from .measurement import Measurement, measure, measure_one
 
 __all__ = [
     "Criteria",

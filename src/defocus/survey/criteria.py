@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ..errors import DefocusError
 
 if TYPE_CHECKING:
-    from .measure import Measurement
+    from .measurement import Measurement
 
 Category = Literal["interchangeable", "phone", ""]
 
@@ -29,9 +29,7 @@ class Criteria:
     phone_max_image_radius_mm: Annotated[float, "Largest image, phones."] = 8.0
     phone_max_track_mm: Annotated[float, "Longest lens, phones."] = 15.0
     max_na: Annotated[float, "NA must stay below this."] = 0.6
-    max_phase_range_waves: Annotated[float, "Phase range must stay below this."] = (
-        10.0  # 20π; axis and edge
-    )
+    max_phase_range_waves: Annotated[float, "Phase range must stay below this."] = 10.0  # 20π; axis and edge
     max_axial_rms: Annotated[float, "Largest axial RMS spot over image radius."] = 0.01
 
     def __post_init__(self) -> None:

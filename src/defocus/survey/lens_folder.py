@@ -15,7 +15,7 @@ from ..files.stores import write_file
 from ..lens.formats import LENS_SUFFIXES, read_lens
 from ..lens.prescription import Lens
 from .criteria import Category, Criteria, judge
-from .measure import Measurement, measure
+from .measurement import Measurement, measure
 
 Status = Literal["kept", "rejected", "unreadable"]
 

@@ -30,7 +30,7 @@ from ..optics.paraxial import ParaxialCamera
 from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.lens_folder import lens_files
-from ..survey.measure import measure
+from ..survey.measurement import measure
 from .plan import Plan, SplitName
 
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
