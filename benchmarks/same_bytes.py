@@ -2,10 +2,10 @@
 
     python benchmarks/same_bytes.py OUT_FOLDER [--pairs N] [--kills N] [--patch N] [--quick]
 
-Every run is `defocus synth run` in a process of its own; the two folders share no compiled programs, so that whatever the
-compiler measures and chooses is chosen twice. The second folder's runs are ended by SIGKILL, the first as
-soon as a few pairs are done and the others likewise, then the last one is left alone. Compared are the sums of all
-files but the ledger (which tells the runs and their times). Pictures that differ are compared value by value. Writes
+Every run is `defocus synth run` in a process of its own; the two folders share no compiled programs, so that whatever
+the compiler measures and chooses is chosen twice. The second folder's runs are ended by SIGKILL, the first as soon as a
+few pairs are done and the others likewise, then the last one is left alone. Compared are the sums of all files but the
+ledger (which tells the runs and their times). Pictures that differ are compared value by value. Writes
 same_bytes_gpu.json and .md, or same_bytes_cpu.
 """
 
