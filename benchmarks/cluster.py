@@ -150,7 +150,8 @@ class ObjectStore:
 
         system = s3fs.S3FileSystem(skip_instance_cache=True)
         root = f"{BUCKET}/{prefix}"
-        return {str(path)[len(root) + 1 :]: system.cat_file(path) for path in system.find(root)}
+        names = {str(path)[len(root) + 1 :]: path for path in system.find(root)}
+        return {name: system.cat_file(path) for name, path in names.items() if not name.startswith(".")}  # marks apart
 
 
 class Driver:
