@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from defocus.errors import LensError, UnknownGlassError
 from defocus.glass import AIR, catalogue_names, find_glass, parse_glass_code
-from defocus.glass.aliases import ALIASES, CATALOGUES
 from defocus.glass.catalogue import load_catalogue, name_key
+from defocus.glass.lookup import ALIASES, CATALOGUES
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 

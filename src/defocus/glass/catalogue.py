@@ -73,21 +73,12 @@ def load_catalogue() -> Catalogue:
     """Read the packed files (once per process)."""
     data = Path(__file__).parent / "data"
     content = json.loads((data / "catalogue.json").read_text(encoding="utf-8"))
-    glasses = tuple(
-        Glass(
-            catalogue=row[0],
-            name=row[1],
-            current=bool(row[2]),
-            formula=row[3],
-            range_nm=(float(row[4][0]), float(row[4][1])),
-            coefficients=tuple(map(float, row[5])),
-            nd=row[6],
-            vd=row[7],
-            published=None if row[8] is None else (row[8], row[9]),
-            source=row[10],
-        )
-        for row in content["glasses"]
-    )
+    glasses = []
+    for catalogue, name, current, formula, span, coefficients, nd, vd, *published, source in content["glasses"]:
+        low, high = map(float, span)
+        printed = None if published[0] is None else (published[0], published[1])
+        shape = (formula, (low, high), tuple(map(float, coefficients)))
+        glasses.append(Glass(catalogue, name, bool(current), *shape, nd, vd, printed, source))
     by_key = {(g.catalogue, name_key(g.name)): g for g in glasses}
     text = (data / "published.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
@@ -98,7 +89,7 @@ def load_catalogue() -> Catalogue:
         for row in rows
     }
     catalogues = tuple(dict.fromkeys(g.catalogue for g in glasses))
-    return Catalogue(glasses, by_key, published, catalogues, content["header"])
+    return Catalogue(tuple(glasses), by_key, published, catalogues, content["header"])
 
 
 def catalogue_names(catalogue: str | None = None) -> tuple[str, ...]:

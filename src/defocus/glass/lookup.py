@@ -1,7 +1,8 @@
 """Glass names and glass codes as lens files write them.
 
 A name is compared by its letters and digits alone, in capitals, so that N-BK7, NBK7 and n-bk7 are one. A
-maker before or after it (SCHOTT:N-BK7, NBK7_SCHOTT) limits the search to that maker.
+maker before or after it (SCHOTT:N-BK7, NBK7_SCHOTT) limits the search to that maker. Other names of catalogue glasses
+stand here; withdrawn glasses and their successors are in `data/published.csv`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,67 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ..errors import LensError, UnknownGlassError
-from .aliases import ALIASES, CATALOGUES, MOULDED_REMARK, MOULDED_SUFFIX
 from .catalogue import Catalogue, PublishedGlass, load_catalogue, name_key
 from .medium import AIR, Medium
 from .model import model_glass
 
+# What lens files call a maker → our catalogue. Names that lead to several are catalogues of mixed materials.
+CATALOGUES: dict[str, tuple[str, ...]] = {
+    "SCHOTT": ("schott",),
+    "OHARA": ("ohara",),
+    "HOYA": ("hoya",),
+    "HIKARI": ("hikari",),
+    "NIKON": ("hikari",),
+    "SUMITA": ("sumita",),
+    "CDGM": ("cdgm",),
+    "LZOS": ("lzos",),
+    "MISC": ("silica", "crystal", "plastic", "liquid"),
+    "INFRARED": ("silica", "crystal"),
+    "CORNING": ("silica",),
+    "HERAEUS": ("silica",),
+    "SILICA": ("silica",),
+    "CRYSTAL": ("crystal",),
+    "PLASTIC": ("plastic",),
+    "LIQUID": ("liquid",),
+    "ZEON": ("plastic",),
+    "TOPAS": ("plastic",),
+    "LIGHTPATH": ("cdgm",),
+    "RPO": ("ohara", "hoya", "cdgm"),
+}
+
+_FUSED_SILICA = "fused silica after Malitson (1965)"
+_MOULDED = "data before moulding; precision moulding lowers nd by some 0.001 to 0.006"
+
+# Key of the name (letters and digits, in capitals) → (catalogue, name there, remark). A remark becomes the
+# medium's note; an empty one marks another spelling of the same material.
+ALIASES: dict[str, tuple[str, str, str]] = {
+    "SILICA": ("silica", "fused-silica", ""),
+    "FSILICA": ("silica", "fused-silica", ""),
+    "SIO2": ("silica", "fused-silica", ""),
+    "C7980": ("silica", "fused-silica", f"Corning 7980 → {_FUSED_SILICA}; nd differs by less than 1e-5"),
+    "HPFS": ("silica", "fused-silica", f"Corning HPFS → {_FUSED_SILICA}; nd differs by less than 1e-5"),
+    "SUPRASIL": ("silica", "fused-silica", f"Suprasil → {_FUSED_SILICA}; nd differs by less than 2e-5"),
+    "FLUORITE": ("crystal", "CaF2", ""),
+    "SAPPHIRE": ("crystal", "sapphire-o", "ordinary ray of sapphire"),
+    "AL2O3": ("crystal", "sapphire-o", "ordinary ray of sapphire"),
+    "QUARTZ": ("crystal", "quartz-o", "ordinary ray of crystal quartz"),
+    "ACRYLIC": ("plastic", "PMMA", ""),
+    "POLYSTYR": ("plastic", "polystyrene", ""),
+    "STYRENE": ("plastic", "polystyrene", ""),
+    "PS": ("plastic", "polystyrene", ""),
+    "POLYCARB": ("plastic", "polycarbonate", ""),
+    "PC": ("plastic", "polycarbonate", ""),
+    "E48R": ("plastic", "ZEONEX-E48R", ""),
+    "480R": ("plastic", "ZEONEX-480R", ""),
+    "330R": ("plastic", "ZEONEX-330R", ""),
+    "5013LS01": ("plastic", "TOPAS-5013", ""),
+    "H2O": ("liquid", "water", ""),
+    "DZK3M": ("cdgm", "D-ZK3", f"D-ZK3M → D-ZK3 ({_MOULDED})"),
+    "DLAK6M": ("cdgm", "D-LAK6", f"D-LAK6M → D-LAK6 ({_MOULDED})"),
+    "DZLAF52LAM": ("cdgm", "D-ZLAF52LA", f"D-ZLAF52LAM → D-ZLAF52LA ({_MOULDED})"),
+}
+
+MOULDED_SUFFIX = "MOLD"  # the glass was moulded: the glass before moulding stands in for it
 LEAST_FRACTION = 0.28  # a glass code whose index would be below 1.28 means 2.something
 
 _MAKER = "|".join(CATALOGUES)
@@ -87,7 +144,7 @@ def _in_catalogue(key: str, catalogue: str, loaded: Catalogue) -> Medium | None:
         medium = _in_catalogue(name_key(name), catalogue, loaded)
         return medium if medium is None or not remark else replace(medium, note=remark)
     unmoulded = loaded.by_key.get((catalogue, key.removesuffix(MOULDED_SUFFIX)))
-    return None if unmoulded is None else unmoulded.medium(f"moulded {unmoulded.name}: {MOULDED_REMARK}")
+    return None if unmoulded is None else unmoulded.medium(f"moulded {unmoulded.name}: {_MOULDED}")
 
 
 def _published(glass: PublishedGlass, loaded: Catalogue) -> Medium:
