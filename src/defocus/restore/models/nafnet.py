@@ -37,7 +37,7 @@ class NAFNetOptions(Options):
     @field_validator("local_pool_px", mode="before")
     @classmethod
     def _none(cls, value: object) -> object:
-        return None if value == 0 and not isinstance(value, bool) else value
+        return None if type(value) in (int, float) and value == 0 else value
 
     @model_validator(mode="after")
     def _as_many_levels(self) -> Self:
