@@ -21,7 +21,7 @@ import rawpy
 import tifffile
 
 from defocus.photo import METHODS, RawPhoto, demosaic, encode, read_photo
-from defocus.photo.bayer import PATTERNS, sample_mosaic
+from defocus.photo.demosaic import PATTERNS, sample_mosaic
 from machine import machine
 
 LIBRAW = ("LINEAR", "VNG", "PPG", "AHD", "DCB", "DHT")

@@ -29,6 +29,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from defocus import Camera
 from defocus.camera import make_requests
@@ -37,16 +38,15 @@ from defocus.draw.psf_plot import paint_psf, psf_scale_bar, tile_side
 from defocus.draw.sheet import Sheet
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM
+from defocus.optics.paraxial import FirstOrder
 from defocus.optics.wavefront import Wavefront
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions
-from defocus.psf.fourier import Transform, chirp_z, matrix_dft
-from defocus.psf.huygens import Patches, _sum_wavelets, huygens, patches_from_wavefront
+from defocus.psf.huygens import Patches, _sum_wavelets, huygens
 from defocus.psf.paper import paper_wavefront
-from defocus.psf.poses import Pose, find_pose
-from defocus.psf.propagate import Intensity, intensity, window_axis
-from defocus.psf.pupil_function import PupilFunction
-from defocus.psf.requests import Points
+from defocus.psf.poses import Points, Pose, find_pose
+from defocus.psf.propagate import Intensity, Transform, chirp_z, intensity, matrix_dft, window_axis
+from defocus.psf.pupil_function import PupilFunction, grid_axis, pupil_mask, turn
 from defocus.psf.sampling import bucket
 from machine import machine, median_seconds
 
@@ -135,7 +135,7 @@ def sum_over_window(patches: Patches, pixel: float, supersample: int) -> tuple[n
     step = jnp.array(pixel)
     program = huygens.lower(patches, step, size=SIZE, supersample=supersample).compile()
     start = time.perf_counter()
-    psf = jax.block_until_ready(program(patches, step))
+    psf, _ = jax.block_until_ready(program(patches, step))
     return np.asarray(psf), time.perf_counter() - start
 
 
@@ -163,6 +163,29 @@ def scan(wavefront: Wavefront, pose: Pose, pixel: float, bound: float) -> dict[s
     errors = {n: l1(row(n), truth) for n in counts}
     bad = [n for n, error in errors.items() if error > VALID]
     return {"pixel_um": pixel * 1e3, "bound": bound, "valid_from": max(bad) + step, "step": step, "errors": errors}
+
+
+@partial(jax.jit, static_argnames=("samples",))
+def patches_from_wavefront(
+    wavefront: Wavefront, data: FirstOrder, sensor_z: Float[Array, ""], *, samples: int
+) -> Patches:
+    """samples × samples of them over the pupil of a wavefront in its exit-pupil form."""
+    pupil_function = turn(wavefront, jnp.asarray(jnp.pi / 2.0))
+    wave, amplitude, mask = pupil_mask(pupil_function, samples, jnp.dtype(jnp.float64))
+    g = grid_axis(samples)
+    s_x, s_y = jnp.meshgrid(*(pupil_function.centre[i] + pupil_function.half[i] * g for i in (0, 1)))
+    s_z = jnp.sqrt(jnp.maximum(1.0 - s_x**2 - s_y**2, 1e-9))
+    s = jnp.stack([s_x, s_y, s_z]).reshape(3, -1)
+    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
+    radius = jnp.linalg.norm(wavefront.focus - pupil)
+    centre = jnp.stack([jnp.zeros(()), wavefront.image_height, sensor_z])
+    q = wavefront.focus[:, None] - radius * s
+    # W is the path to the plane through the window's centre normal to s: back to the sphere, on to the centre itself.
+    to_plane = radius + jnp.sum(s * (centre - wavefront.focus)[:, None], axis=0)
+    distance = jnp.linalg.norm(centre[:, None] - q, axis=0)
+    waves = wave.ravel() + (distance - to_plane) / wavefront.wavelength
+    # dS = R² ds_x ds_y / s_z, and |A|² is per ds_x ds_y: √(dA dS s_z) = A R ds_x ds_y.
+    return Patches((centre[:, None] - q).T, waves, (amplitude * mask).ravel() / distance, wavefront.wavelength)
 
 
 @jax.jit

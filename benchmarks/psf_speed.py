@@ -22,11 +22,9 @@ from defocus.lens import list_lenses, load_lens
 from defocus.lens.prescription import D_LINE_NM, Lens
 from defocus.optics.system import System, bucket_of, pack, padded_indices
 from defocus.optics.wavefront import energy_strength
-from defocus.psf.fourier import Transform, chirp_z, matrix_dft
-from defocus.psf.poses import Pose, _find_poses
-from defocus.psf.propagate import Intensity, intensity, window_axis
+from defocus.psf.poses import Points, Pose, _find_poses
+from defocus.psf.propagate import Intensity, Transform, chirp_z, intensity, matrix_dft, window_axis
 from defocus.psf.pupil_function import PupilFunction, grid_axis, sample_pupil
-from defocus.psf.requests import Points
 from defocus.psf.wavefronts import Wavefronts, _find_wavefronts
 from machine import machine, median_seconds
 

@@ -28,7 +28,7 @@ from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.huygens import huygens_psf
 from defocus.psf.paper import paper_psf
-from defocus.psf.requests import Requests
+from defocus.psf.poses import Requests
 
 FIELDS = (0.0, 0.5, 0.7, 0.9)
 COC_PX = (-2.0, -8.0, -24.0)

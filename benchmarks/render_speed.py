@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from defocus.render.composite import composite, render_patches
+from defocus.render.composite import composite, render_layers
 from defocus.render.full_field import render_photograph
 from defocus.scene.front_and_back import find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
@@ -80,7 +80,7 @@ def patches(batch: int, repeats: int) -> dict[str, Any]:
 
     @jax.jit
     def whole(linear: jax.Array, coc: jax.Array, psfs: jax.Array) -> jax.Array:
-        return render_patches(linear, coc, cut(coc, jnp.ones_like(coc)), psfs)
+        return jax.vmap(render_layers)(linear, coc, cut(coc, jnp.ones_like(coc)), psfs)
 
     start = time.perf_counter()
     jax.block_until_ready(whole(linear, coc, psfs))

@@ -32,8 +32,7 @@ import numpy as np
 from PIL import Image
 
 from defocus.psf.simple import disk
-from defocus.render.composite import composite
-from defocus.render.convolve import convolve
+from defocus.render.composite import composite, convolve
 from defocus.scene.front_and_back import find_surfaces, split_mixed
 from defocus.scene.inpaint import EDGE_PX, push_pull
 from defocus.scene.layers import Layers, cut_layers

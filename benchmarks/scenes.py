@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from defocus.scene.procedural import SCENES, make_scene
-from defocus.scene.pupil_points import disc
+from defocus.scene.raysampled import disc
 from defocus.scene.thin_lens import near_depth_edge
 from machine import machine
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from .errors import DefocusError
     from .lens import Lens, list_lenses, load_lens, save_lens
     from .optics.rim import Blades
-    from .psf.engine import PsfBatch
-    from .psf.psf_value import Psf
+    from .psf.engine import Psf, PsfBatch
     from .render import Photograph
 
 __all__ = [

@@ -5,7 +5,7 @@ photograph, as a fraction of the image radius, x to the right and y up.
 
 Everything that depends on a camera goes through it: pixel pitch, circle of confusion, the sensor's place, PSFs and
 photographs. Where numbers of the camera, a depth or a field are being differentiated, batched or compiled by JAX,
-`Camera.psf` computes the same PSF as a pure function (`psf.point`).
+`Camera.psf` computes the same PSF as a pure function (`psf.engine.point_psf`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,22 @@ from .optics.pupil import chief_ray, image_radius_of
 from .optics.rim import Blades, Iris
 from .optics.system import PackedLens, System
 from .psf.bands import Bands, BandsLike, parse_bands
-from .psf.engine import SIDES, Progress, PsfBatch, PsfOptions, Report, TracedRequests, spills
-from .psf.psf_value import Psf
-from .psf.requests import Points, Requests, stack_irises
+from .psf.engine import (
+    SIDES,
+    Progress,
+    Psf,
+    PsfBatch,
+    PsfOptions,
+    Report,
+    TracedRequests,
+    judge_counts,
+    point_psf,
+    spills,
+)  # fmt: skip
+from .psf.poses import Points, Requests, stack_irises
 from .psf.sampling import bucket, window_samples
 from .psf.window import LARGEST, larger_window, spill_refusal, window_for
-from .tracing import as_array, concrete, is_traced, plain_number
+from .tracing import as_array, check_number, concrete, is_traced, plain_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,8 +108,7 @@ class Camera(eqx.Module):
         camera = self.with_pixels(pixels or PIXELS) if pixel_um is None else self.with_pixels(pixel_um=pixel_um)
         if f_number is not None or blades is not None:
             camera = camera.stopped(f_number, blades)
-        if not focus_m > 0.0:
-            raise DefocusError(f"focus distance {focus_m} m; expected a positive number or inf")
+        check_number("focus distance", focus_m, "m", "a positive number or inf")
         camera = camera.focused(focus_m) if sensor_shift_mm is None else camera._with(focus_m=focus_m)
         camera = camera.shifted(sensor_shift_mm)
         for field in fields(Camera):
@@ -193,11 +202,9 @@ class Camera(eqx.Module):
 
     def focused(self, focus_m: Scalar) -> Camera:
         """The camera focused at a distance (m, inf allowed); a sensor that was shifted is focused again."""
-        value = concrete(focus_m)
-        if value is not None and not value > 0.0:
-            raise DefocusError(f"focus distance {value} m; expected a positive number or inf")
+        value = check_number("focus distance", focus_m, "m", "a positive number or inf")
         optics = None if value is None else concrete(self.optics)
-        if optics is not None:
+        if value is not None and optics is not None:
             front = max(float(_first_order(optics).front_focus) * 1e-3, 0.0)
             if not value > front:
                 raise DefocusError(
@@ -210,7 +217,7 @@ class Camera(eqx.Module):
         """The camera stopped down to an f-number of its own full aperture or more, with `blades` to a polygon."""
         data = _first_order(PackedLens.of(self.lens))
         widest, full = float(data.f_number), float(data.stop_radius)
-        value = None if f_number is None else concrete(f_number)
+        value = None if f_number is None else check_number("f-number", f_number, "", "a positive number", math.inf)
         if value is not None and value < widest * (1.0 - NOMINAL):
             raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.3g}")
         if blades is not None and (f_number is None or (value is not None and value <= widest * 1.001)):
@@ -223,7 +230,7 @@ class Camera(eqx.Module):
         radius = full * widest / f_number
         iris = None
         if blades is not None:
-            b = Blades(blades) if isinstance(blades, int) else blades
+            b = blades if isinstance(blades, Blades) else Blades(blades)
             iris = Iris.make(radius, full, b.count, b.roundness, math.radians(b.rotation_deg))
         return self._with(optics=self._with_stop(radius), iris=iris)
 
@@ -232,20 +239,19 @@ class Camera(eqx.Module):
 
     def shifted(self, sensor_shift_mm: Scalar | None) -> Camera:
         """The camera with its sensor that far behind the prescription's image plane; None focuses it again."""
-        value = None if sensor_shift_mm is None else concrete(sensor_shift_mm)
-        if value is not None and not math.isfinite(value):
-            raise DefocusError(f"sensor shift {value} mm; expected a finite number, or None to focus")
+        if sensor_shift_mm is not None:
+            check_number(
+                "sensor shift", sensor_shift_mm, "mm", "a finite number, or None to focus", math.inf, -math.inf
+            )
         return self._with(sensor_shift_mm=sensor_shift_mm)
 
     def with_pixels(self, pixels: tuple[int, int] | None = None, *, pixel_um: Scalar | None = None) -> Camera:
         """The camera with another pixel pitch, or with `pixels` = (width, height) that fill the image circle."""
         if pixels is not None:
-            if min(pixels) < 1:
-                raise DefocusError(f"pixels {pixels}; expected a width and a height of one or more")
+            if np.shape(pixels) != (2,) or not all(isinstance(n, int | np.integer) and n >= 1 for n in pixels):
+                raise DefocusError(f"pixels {pixels!r}; expected a width and a height of one or more")
             return self._with(pixel_um=filling_pitch(self.image_radius_mm, math.hypot(*pixels)) * 1e3)
-        value = None if pixel_um is None else concrete(pixel_um)
-        if pixel_um is None or (value is not None and not 0.0 < value < math.inf):
-            raise DefocusError(f"pixel pitch {pixel_um} µm; expected a positive number")
+        check_number("pixel pitch", pixel_um, "µm", "a positive number", math.inf)
         return self._with(pixel_um=pixel_um)
 
     def at(self, name: str, surface: int, value: Scalar) -> Camera:
@@ -256,7 +262,8 @@ class Camera(eqx.Module):
         power of r, mm^(1 − power)). Surfaces count from 0.
         """
         count = len(self.lens.surfaces)
-        if not 0 <= surface < count:
+        check_number(name, value, "", "a finite number", math.inf, -math.inf)
+        if not (isinstance(surface, int | np.integer) and 0 <= surface < count):
             raise DefocusError(f"{self.lens.name}: surface {surface}; it has 0 to {count - 1}")
         if name in ("curvature", "conic", "thickness", "semi_diameter"):
             return self._with(optics=_changed(self.optics, name, (surface,), value))
@@ -264,7 +271,7 @@ class Camera(eqx.Module):
             # The padding behind the last surface is the last medium, too.
             last = self.optics.system.index.shape[-1] if surface == count - 1 else surface + 2
             return self._with(optics=_changed(self.optics, name, (slice(surface + 1, last),), value))
-        power = int(name[1:]) if name[:1] == "a" and name[1:].isdigit() else 0
+        power = int(str(name)[1:]) if str(name)[:1] == "a" and str(name)[1:].isdigit() else 0
         group, number = ("even", power // 2 - 1) if power % 2 == 0 else ("odd", (power - 3) // 2)
         if power >= 2 and number < getattr(self.optics.system, group).shape[-1]:
             return self._with(optics=_changed(self.optics, group, (surface, number), value))
@@ -294,7 +301,7 @@ class Camera(eqx.Module):
             raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
         settings = checked_options(PsfOptions, options, "a PSF")
         parsed = parse_bands(bands)
-        _check_points([concrete(depth_m)], [_pair(field)], size)
+        _check_points([depth_m], [_pair(field)], size)
         if is_traced((self, depth_m, field)):
             return self._pure_psf(depth_m, field, size, parsed, method, settings)
         if method == "wave":
@@ -343,8 +350,6 @@ class Camera(eqx.Module):
         self, depth_m: Scalar, field: Field, size: int | None, bands: Bands, method: Method, options: PsfOptions
     ) -> Psf:
         """`psf` while JAX differentiates, batches or compiles: no errors, nan instead."""
-        from .psf.point import point_psf
-
         if method != "wave":
             raise DefocusError(f"method {method!r} has no derivatives; 'wave' has")
         if not options.exact:
@@ -393,7 +398,7 @@ class Camera(eqx.Module):
         """PSF and report of the methods that are there for comparison."""
         from .psf.huygens import huygens_psf
         from .psf.paper import paper_psf
-        from .psf.simple import disk, disk_outside, fraunhofer, gaussian
+        from .psf.simple import disk, disk_outside, fraunhofer, gaussian, gaussian_outside
 
         refused = [name for name, value in asdict(options).items() if value != getattr(PsfOptions(), name)]
         if method == "huygens":
@@ -402,15 +407,16 @@ class Camera(eqx.Module):
             raise DefocusError(f"method {method!r} knows no {', '.join(refused) or 'iris blades'}")
         self.require_imaged(np.asarray(depth_m))
         radius = self.circle_of_confusion_px(depth_m)
-        window = window_for(radius) if size is None else size
+        window = window_for(radius, LARGEST) if size is None else size
         requests = make_requests([self], [depth_m], [field])
-        if method == "huygens":
-            return huygens_psf(requests, 0, bands, window, supersample=options.supersample or 5)
-        if method == "paper":
-            array, report = paper_psf(requests, 0, bands, window)
-            lost, reach = report["energy_outside"], report["blur_mm"] / (float(self.pixel_um) * 1e-3)
+        if method in ("huygens", "paper"):
+            if method == "huygens":
+                array, report = huygens_psf(requests, 0, bands, window, supersample=options.supersample or 5)
+            else:
+                array, report = paper_psf(requests, 0, bands, window)
+            reach = report["blur_mm"] / (float(self.pixel_um) * 1e-3)
         else:
-            report = {"status": "ok", "circle_of_confusion_px": radius}
+            report = {"circle_of_confusion_px": radius}
             if method == "fraunhofer":
                 data, defocus = self.first_order, float(self.paraxial.blur(as_array(depth_m))[1])
                 pitch = float(self.pixel_um)
@@ -418,10 +424,9 @@ class Camera(eqx.Module):
                 report["defocus_mm"] = defocus
             else:
                 pictures = [(gaussian if method == "gaussian" else disk)(radius, window)] * len(bands.names)
-            array = np.stack(pictures).astype(np.float32)
-            # A disc with the radius of the circle of confusion: what of it leaves the window.
-            lost, reach = disk_outside(radius, window), abs(radius)
-        return array, report | {"status": spill_refusal(lost, reach, window) or "ok"}
+            array, reach = np.stack(pictures).astype(np.float32), abs(radius)
+            report["energy_outside"] = (gaussian_outside if method == "gaussian" else disk_outside)(radius, window)
+        return array, report | {"status": spill_refusal(report["energy_outside"], reach, window) or "ok"}
 
 
 def psfs(
@@ -444,9 +449,6 @@ def psfs(
     settings = checked_options(PsfOptions, options, "PSFs")
     rows = _rows(cameras, depth_m, field)
     _check_points([d for _, d, _ in rows], [f for _, _, f in rows], size)
-    with_iris = [camera.iris is not None for camera, _, _ in rows]
-    if any(with_iris) and not all(with_iris):
-        raise DefocusError("cameras with and without blades: compute their PSFs in two calls")
     axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if relative_illumination else {}
     every = [*rows, *((camera, depth, (0.0, 0.0)) for camera, depth in axis.values())]
     traced = TracedRequests(
@@ -454,6 +456,7 @@ def psfs(
         parse_bands(bands),
     )
     batch = _in_one_window(traced, rows, size, settings, progress)
+    judge_counts(batch, settings)
     if axis:
         areas = traced.pupil_areas()
         centre = dict(zip(axis, areas[len(rows) :], strict=True))
@@ -515,11 +518,15 @@ def _in_one_window(
 def _rows(
     cameras: Camera | Sequence[Camera], depth_m: Sequence[float] | float, field: Sequence[Field] | Field
 ) -> list[tuple[Camera, float, Field]]:
-    many = [cameras] if isinstance(cameras, Camera) else list(cameras)
-    if not all(isinstance(camera, Camera) for camera in many):
-        raise DefocusError(f"PSFs of {type(many[0]).__name__}; expected cameras, such as Camera(load_lens(name))")
-    depths = np.atleast_1d(np.asarray(depth_m, float))
-    places = np.atleast_2d(np.asarray(field, float))
+    many = list(cameras) if isinstance(cameras, Sequence) else [cameras]
+    for camera in many:
+        if not isinstance(camera, Camera):
+            raise DefocusError(f"PSFs of {type(camera).__name__}; expected cameras, such as Camera(load_lens(name))")
+    try:
+        depths = np.atleast_1d(np.asarray(depth_m, float))
+        places = np.atleast_2d(np.asarray(field, float))
+    except (TypeError, ValueError):
+        raise DefocusError(f"depths {depth_m!r} and fields {field!r}; expected numbers and pairs (x, y)") from None
     if depths.ndim != 1 or places.ndim != 2 or places.shape[1] != 2:
         raise DefocusError(
             f"depths of shape {depths.shape} and fields of shape {places.shape}; expected numbers and pairs (x, y)"
@@ -532,14 +539,13 @@ def _rows(
     return [(many[i % len(many)], float(depths[i % len(depths)]), pairs[i % len(pairs)]) for i in range(count)]
 
 
-def _check_points(depth_m: Sequence[float | None], field: Sequence[Field | None], size: int | None) -> None:
+def _check_points(depth_m: Sequence[Any], field: Sequence[Field | None], size: int | None) -> None:
     for depth in depth_m:
-        if depth is not None and not depth > 0.0:
-            raise DefocusError(f"depth {depth} m; expected a positive number or inf")
+        check_number("depth", depth, "m", "a positive number or inf")
     for place in field:
         if place is not None and not math.hypot(*place) <= 1.0 + 1e-9:
             raise DefocusError(f"field ({place[0]}, {place[1]}) lies outside the image circle of radius 1")
-    if size is not None and not (isinstance(size, int | np.integer) and 1 <= size <= 4096):
+    if size is not None and not (isinstance(size, int | np.integer) and size is not True and 1 <= size <= 4096):
         raise DefocusError(f"a window of {size} pixels; expected a whole number from 1 to 4096")
 
 
@@ -550,7 +556,10 @@ def _pair(field: Any) -> Field | None:
     except (TypeError, ValueError):
         raise DefocusError(f"field {field!r}; expected where the point appears, (x, y)") from None
     x, y = concrete(x), concrete(y)
-    return None if x is None or y is None else (float(x), float(y))
+    try:
+        return None if x is None or y is None else (float(x), float(y))
+    except (TypeError, ValueError):
+        raise DefocusError(f"field {field!r}; expected two numbers, where the point appears") from None
 
 
 def _first_order(optics: PackedLens) -> FirstOrder:

@@ -2,7 +2,8 @@
 
 The first PSF compiles for up to half a minute; where the programs are kept, the next process starts in seconds. Every
 package that compiles calls `keep_programs`, so Python and the command line share one folder. A kept program is code
-that runs as the user, so the folder must be the user's own.
+that runs as the user, so the folder and every file in it must be the user's own, and no links. JAX makes room by
+removing whatever ends in `-cache`: where other files lie in the folder, it gets one of its own in there.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ SHORTEST_S = 0.5  # what compiles faster is not worth a file
 # they run as fast (benchmarks/results/compilation.md).
 FLAG, SETTING = "xla_cpu_use_fusion_emitters", "false"
 PROGRAM = re.compile(r"jit_.*-[0-9a-f]{64}-cache")  # as JAX names its files
+BESIDE = re.compile(r"jit_.*-[0-9a-f]{64}-atime|\.lockfile|xla_gpu_.*")  # and what it keeps beside them
+OWN_FOLDER = "defocus-programs"
 
 
 def keep_programs(folder: Path | None = None) -> None:
     """Let JAX keep its programs in `folder`, and choose the code generator; before or after JAX is imported.
 
     By default `~/.cache/defocus`, or what DEFOCUS_CACHE names; an empty DEFOCUS_CACHE keeps nothing. Settings of JAX's
-    own cache and of XLA_FLAGS go first. A folder that others may write to is not used: a warning says why.
+    own cache and of XLA_FLAGS go first. In a folder with other files in it, `defocus-programs` is used. A folder that
+    others may write to, or with a file or link of theirs, is not used: a warning says why.
     """
     _choose_generator()
     named = os.environ.get("DEFOCUS_CACHE")
@@ -41,11 +45,17 @@ def keep_programs(folder: Path | None = None) -> None:
         folder = folder or Path(named or base)
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        problem = _distrust(folder.stat())
+        problem = _distrust(folder)
+        if not problem and not all(PROGRAM.fullmatch(name) or BESIDE.fullmatch(name) for name in os.listdir(folder)):
+            folder = folder / OWN_FOLDER
+            folder.mkdir(mode=0o700, exist_ok=True)
+            problem = _distrust(folder)
+        status = folder.stat()
+        problem = problem or next(filter(None, (_distrust(file, status) for file in folder.iterdir())), "")
     except (OSError, RuntimeError):
         return  # no home, or one that cannot be written to: everything works, only slower
     if problem:
-        text = f"{folder}: {problem}; compiled programs are code, so they are not kept there. Mend it, or name another "
+        text = f"{problem}; compiled programs are code, so none are kept in {folder}. Mend it, or name another "
         warnings.warn(f"{text}folder in DEFOCUS_CACHE (empty: keep none)", stacklevel=2)
         os.environ["DEFOCUS_CACHE"] = ""  # said once, to processes that start from here, too
         return
@@ -71,14 +81,21 @@ def _configured() -> bool:
     return jax is not None and jax.config.jax_compilation_cache_dir is not None
 
 
-def _distrust(status: os.stat_result) -> str:
-    """Why programs in a folder cannot be trusted; empty if they can."""
+def _distrust(path: Path, folder: os.stat_result | None = None) -> str:
+    """Why a folder, or a file in it (then with the folder's status), cannot be trusted with programs; empty if it can.
+
+    A file that its group may write to is as good as a folder lets the group in: many users' files are like that.
+    """
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return f"{path} is a link"
     if not hasattr(os, "getuid"):
         return ""
     if status.st_uid != os.getuid():
-        return f"belongs to the user {status.st_uid}, not to you"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write to it (mode {stat.S_IMODE(status.st_mode):o}; chmod go-w ends that)"
+        return f"{path} belongs to the user {status.st_uid}, not to you"
+    by_others = stat.S_IWOTH | (stat.S_IWGRP if folder is None or folder.st_mode & stat.S_IXGRP else 0)
+    if status.st_mode & by_others:
+        return f"others may write to {path} (mode {stat.S_IMODE(status.st_mode):o}; chmod go-w ends that)"
     return ""
 
 

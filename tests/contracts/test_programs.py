@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from defocus.programs import FLAG, PROGRAM, keep_programs
+from defocus.programs import FLAG, OWN_FOLDER, PROGRAM, keep_programs
 
 HASH = "0123456789abcdef" * 4
 USE = """
@@ -91,18 +91,62 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path, monkeypat
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owner here")
+@pytest.mark.parametrize("plant", ["link", "writable", "linked folder"])
+def test_a_folder_with_a_program_of_somebody_else_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: str
+) -> None:
+    folder, program = tmp_path / "programs", tmp_path / "programs" / f"jit_a-{HASH}-cache"
+    folder.mkdir(mode=0o755)
+    (tmp_path / "elsewhere").write_bytes(b"code")
+    if plant == "link":
+        program.symlink_to(tmp_path / "elsewhere")
+    elif plant == "writable":
+        program.write_bytes(b"code")
+        program.chmod(0o664)
+    else:
+        (tmp_path / "link").symlink_to(folder)
+        folder = tmp_path / "link"
+    with pytest.warns(UserWarning, match="is a link" if "link" in plant else "others may write"):
+        keep_programs(folder)
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+    if plant == "writable":  # nobody else gets into the folder: a file as the user's own settings make it
+        monkeypatch.delenv("DEFOCUS_CACHE")
+        folder.chmod(0o700)
+        keep_programs(folder)
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(folder)
+
+
+def test_other_files_are_kept_apart_from_programs(tmp_path: Path) -> None:
+    """JAX makes room by removing whatever ends in -cache."""
+    foreign = ("mine-cache", "mine-atime", f"notes-{HASH}-cache")
+    for name in foreign:
+        (tmp_path / name).write_bytes(b"\0" * 8)
+    own = tmp_path / OWN_FOLDER
+    code = f"import jax; jax.config.update('jax_compilation_cache_max_size', 1)\n{USE}"
+    assert used(USE, DEFOCUS_CACHE=str(tmp_path))[0] == str(own)
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert any(PROGRAM.fullmatch(path.name) for path in own.iterdir())
+    used(code, DEFOCUS_CACHE=str(tmp_path), JAX_COMPILATION_CACHE_MAX_SIZE="1")
+    assert {path.name for path in tmp_path.iterdir()} == {OWN_FOLDER, *foreign}
+
+
 def test_programs_that_were_cut_short_are_removed_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, cut = f"jit_a-{HASH}", f"jit_b-{HASH}"
     foreign = ("other", "my-cache", "jit_c-12-cache", f"notes-{HASH}-cache", f"jit_d-{HASH}-cache.txt")
-    for name in (f"{whole}-cache", f"{whole}-atime", f"{cut}-cache", *foreign):
-        (tmp_path / name).touch()
-    with FileLock(tmp_path / ".lockfile"):  # somebody writes
+    own = tmp_path / OWN_FOLDER
+    own.mkdir(mode=0o700)
+    for folder in (tmp_path, own):
+        for name in (f"{whole}-cache", f"{whole}-atime", f"{cut}-cache", *foreign):
+            (folder / name).touch()
+    before = {path.name for path in tmp_path.iterdir()}
+    with FileLock(own / ".lockfile"):  # somebody writes
         keep_programs(tmp_path)
-    assert (tmp_path / f"{cut}-cache").exists()
+    assert (own / f"{cut}-cache").exists()
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     keep_programs(tmp_path)
-    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path)
-    left = {path.name for path in tmp_path.iterdir()} - {".lockfile"}
-    assert left == {f"{whole}-cache", f"{whole}-atime", *foreign}
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(own)
+    assert {path.name for path in own.iterdir()} - {".lockfile"} == {f"{whole}-cache", f"{whole}-atime", *foreign}
+    assert {path.name for path in tmp_path.iterdir()} == before

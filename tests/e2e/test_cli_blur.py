@@ -109,6 +109,59 @@ def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert not (tmp_path / "x.png").exists()
 
 
+def test_inputs_are_never_replaced(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    mine, depth, lens = tmp_path / "mine.png", tmp_path / "mine.npz", tmp_path / "lens.json"
+    for path, source in ((mine, photo), (depth, photo.with_suffix(".npz"))):
+        path.write_bytes(source.read_bytes())
+    assert run(["lens", "convert", "leica-summicron-50-f2", str(lens)]) == 0
+    (tmp_path / "symbolic.png").symlink_to(mine)
+    (tmp_path / "hard.png").hardlink_to(mine)
+    (tmp_path / "mine-left.png").write_bytes(mine.read_bytes())
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    blur = ["blur", str(mine), "--depth", str(depth), "--focus-m", "1", "--lens", str(lens)]
+    half = ["blur", str(tmp_path / "mine-left.png"), *blur[2:], "--out", str(mine), "--dual-pixel"]
+    refocus = ["refocus", *blur[1:3], str(depth), "--lens", str(lens), "--focus-m", "1"]
+    spelling = str(tmp_path / "." / ".." / tmp_path.name / "mine.png")
+    for arguments in (
+        [*blur, "--out", str(mine)],
+        [*blur, "--out", spelling],
+        [*blur, "--out", str(tmp_path / "symbolic.png")],
+        [*blur, "--out", str(tmp_path / "hard.png")],
+        [*blur, "--out", str(depth)],
+        [*blur, "--out", str(tmp_path / "b.png"), "--sharp", str(mine)],
+        [*blur, "--out", str(tmp_path / "b.png"), "--report", str(lens)],
+        half,
+        [*refocus, "--out", str(mine)],
+        ["develop", str(mine), "--out", str(mine)],
+        ["develop", str(mine), "--out", str(tmp_path / "symbolic.png")],
+        ["depth", str(mine), "--out", str(mine), "--scale-m", "0.001"],
+    ):
+        assert run(arguments) == 2
+        assert "is not replaced" in capsys.readouterr().err, arguments
+    assert run([*blur, "--out", str(tmp_path / "b.png"), "--sharp", str(tmp_path / "b.png")]) == 2
+    assert "two results" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_results_appear_whole_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    for name, arguments in {
+        "s.png": ["scene", "portrait", "--size", "48x32", "--out"],
+        "s.npz": ["psf", "leica-summicron-50-f2", "--bands", "d", "--size", "8", "--method", "disk", "--out"],
+        "p.png": ["psf", "leica-summicron-50-f2", "--bands", "d", "--size", "8", "--method", "disk", "--plot"],
+    }.items():
+        (tmp_path / name).write_bytes(b"old")
+        assert run([*arguments, str(tmp_path / name)]) == 2
+        assert f"{name}: cannot be written: the disk is full" in capsys.readouterr().err
+        assert (tmp_path / name).read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_a_focus_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     common = ["refocus", "scene:portrait", *LENS, "--size", "48x32", "--focus-m", "1.5,6"]
     assert run([*common, "--out", str(tmp_path / "sweep.png")]) == 0

@@ -29,8 +29,7 @@ from defocus.photo import (
     stack_colours,
     synthesise_saturation,
 )
-from defocus.photo.bayer import PATTERNS, sample_mosaic, turned, turned_pattern
-from defocus.photo.demosaic import _compress, _expand
+from defocus.photo.demosaic import PATTERNS, _compress, _expand, sample_mosaic, turned, turned_pattern
 
 MATRIX = np.array([[1.82, -0.96, 0.14], [-0.23, 1.77, -0.54], [-0.02, -0.47, 1.49]])
 CAMERAS = [

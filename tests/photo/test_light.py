@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from defocus import photo
-from defocus.errors import PhotoError
+from defocus.errors import DefocusError, PhotoError
 
 KEY = jax.random.key(0)
 COLOUR = photo.SensorColour.make()
@@ -44,6 +46,26 @@ def test_whole_numbers_are_refused_with_advice(name: str, dtype: str, white: str
     shape = (8, 8, 3) if name in OF_PICTURES else (8, 8)
     with pytest.raises(PhotoError, match=rf"{dtype}.*from_srgb\(picture / {white}\)"):
         (OF_PICTURES | OF_MOSAICS)[name](arrays.full(shape, 200, dtype))
+
+
+def test_whole_numbers_are_not_written(tmp_path: Path) -> None:
+    for write, name in ((photo.write_picture, "a.png"), (photo.write_linear, "a.npy")):
+        with pytest.raises(PhotoError, match=f"{name}: .*uint8"):
+            write(tmp_path / name, np.full((8, 8, 3), 200, np.uint8))
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_that_are_no_numbers() -> None:
+    light = np.zeros((2, 2, 3), np.float32)
+    for wrong in (
+        lambda: photo.synthesise_saturation(light, math.nan),
+        lambda: photo.synthesise_saturation(light, -1.0),
+        lambda: photo.draw_noise(KEY, math.nan),
+        lambda: photo.Noise.make(math.nan, 0.0),
+        lambda: photo.Response.contrast(math.nan),
+    ):
+        with pytest.raises(DefocusError):
+            wrong()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

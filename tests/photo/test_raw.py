@@ -11,8 +11,8 @@ import rawpy
 
 from defocus.errors import PhotoError, UnsupportedPhotoError
 from defocus.photo import RawPhoto, RgbPhoto, read_bare_mosaic, read_photo
-from defocus.photo.bayer import PATTERNS, turned
-from defocus.photo.colour import choose_gains, choose_matrix, matrix_of_model
+from defocus.photo.demosaic import PATTERNS, turned
+from defocus.photo.photos import choose_gains, choose_matrix, matrix_of_model
 
 SHAPE = (96, 128)
 XTRANS = "GGRGGBGGBGGRBRGRBGGGBGGRGGRGGBRBGBRG"

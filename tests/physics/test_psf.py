@@ -16,8 +16,7 @@ from defocus.glass import constant_index
 from defocus.lens import Aperture, Lens, Surface, load_lens
 from defocus.optics.zernike import basis, chebyshev_nodes, to_chebyshev
 from defocus.psf.bands import parse_bands
-from defocus.psf.fourier import chirp_z
-from defocus.psf.propagate import intensity, intensity_batch
+from defocus.psf.propagate import chirp_z, intensity, intensity_batch
 from defocus.psf.pupil_function import PupilFunction
 
 WAVELENGTH = 587.5618e-6  # mm

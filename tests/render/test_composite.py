@@ -9,8 +9,7 @@ import pytest
 from scipy.signal import fftconvolve
 
 from defocus.errors import DefocusError
-from defocus.render.composite import composite, render_patches, require_kernel
-from defocus.render.convolve import convolve
+from defocus.render.composite import composite, convolve, render_layers, require_kernel
 from defocus.scene.front_and_back import Surfaces, find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
 
@@ -177,7 +176,7 @@ def test_a_batch_is_its_patches_one_by_one() -> None:
     coc = jnp.asarray(np.stack([STEPS, SLANT]))
     layers = jax.vmap(lambda c: quantise(c, jnp.ones_like(c), layers=LAYERS))(coc)
     psfs = jnp.stack([disks(c) for c in layers.coc_px])
-    batch = np.asarray(render_patches(jnp.asarray(linear), coc, layers, psfs))
+    batch = np.asarray(jax.vmap(render_layers)(jnp.asarray(linear), coc, layers, psfs))
     for k, one in enumerate((STEPS, SLANT)):
         np.testing.assert_allclose(batch[k], render(linear[k], one), atol=2e-5)
 

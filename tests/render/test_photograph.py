@@ -13,7 +13,7 @@ from defocus import Camera
 from defocus.errors import DefocusError, TraceError
 from defocus.lens import load_lens
 from defocus.photo import Noise, SensorColour
-from defocus.photo.exposure import expose_sharp
+from defocus.photo.isp import expose_sharp
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import FittedPsf, PsfOptions
 from defocus.psf.window import larger_window, window_for
@@ -206,6 +206,27 @@ def test_what_is_refused(small: Camera) -> None:
         patch(small, light, 2.0, bands="480,590")
     with pytest.raises(DefocusError, match="smaller pixels"):
         Camera(load_lens(LENS), pixel_um=2000.0).photograph(light, np.full((48, 64), 2.0))
+    with pytest.raises(DefocusError, match="uint16; expected metres"):
+        small.photograph(light, np.full((48, 64), 2000, np.uint16))
+    for name, values in {
+        "saturation": (math.nan, -1.0, math.inf, "a", None),
+        "seed": (-1, 1.5),
+        "parts": (0, 2.5),
+        "tile_px": (0, "a"),
+        "most_layers": (0, 1.5),
+        "most_kernel_px": (-3, math.nan),
+        "step_px": (0.0, math.nan, "a"),
+        "nodes": ((0, 1), 3, (1.5, 2), "33"),
+        "patch": ((math.nan, 0.0), "ab", 1),
+        "noise": (3, (1e-5, 1e-5)),
+        "colour": ("RGGB",),
+        "response": ("srgb", None),
+        "side": ("top",),
+        "exact": (2,),
+    }.items():
+        for value in values:
+            with pytest.raises(DefocusError, match=name):
+                small.photograph(light, np.full((48, 64), 2.0), **{name: value})
 
 
 def test_a_camera_that_cannot_be_is_refused() -> None:

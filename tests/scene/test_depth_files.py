@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from defocus.errors import DepthError, MissingPackageError
+from defocus.errors import DefocusError, DepthError, MissingPackageError
 from defocus.scene.depth_files import check_depth_path, read_depth, write_depth
 from defocus.scene.depth_maps import complete_depth
 
@@ -165,6 +165,35 @@ def test_files_that_are_not_what_they_say(tmp_path: Path, depth: np.ndarray) -> 
         assert str(path) in str(caught.value)
     with pytest.raises(DepthError, match="there is no folder"):
         check_depth_path(tmp_path / "no" / "d.npz", writable=True)
+
+
+def test_no_more_is_unpacked_than_a_photograph_has(
+    tmp_path: Path, depth: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = np.lib.format.header_data_from_array_1_0(depth) | {"shape": (2**20, 2**20)}
+    with (tmp_path / "promise.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, head)
+        file.write(depth.tobytes())
+    with pytest.raises(DepthError, match=r"promise\.npy: not a readable"):
+        read_depth(tmp_path / "promise.npy")
+    monkeypatch.setattr("defocus.scene.depth_files.MAX_PIXELS", 50)
+    np.savez_compressed(tmp_path / "bomb.npz", depth_m=np.zeros((100, 100), np.float32))
+    np.save(tmp_path / "large.npy", np.ones((10, 10), np.float32))
+    for name in ("bomb.npz", "large.npy"):
+        with pytest.raises(DepthError, match=f"{name}: .* more than the 50 that are read"):
+            read_depth(tmp_path / name)
+
+
+def test_a_full_disk_keeps_the_old_depth_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    for name in ("d.npz", "d.npy", "d.pfm", "d.dpt", "d.png"):
+        (tmp_path / name).write_bytes(b"old")
+        with pytest.raises(DefocusError, match=f"{name}: .*the disk is full"):
+            write_depth(tmp_path / name, np.ones((4, 5)), scale_m=0.001 if name == "d.png" else None)
+        assert (tmp_path / name).read_bytes() == b"old"
 
 
 def test_missing_exr_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from defocus.errors import DefocusError
 from defocus.scene.depth_files import read_depth
 from defocus.scene.fractal_noise import Grid, fractal
 from defocus.scene.procedural import SCENES, make_scene
-from defocus.scene.pupil_points import disc
+from defocus.scene.raysampled import disc
 from defocus.scene.thin_lens import ThinLens, near_depth_edge
 
 SIZE = (72, 48)

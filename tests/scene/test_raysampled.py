@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from defocus.errors import DefocusError
-from defocus.scene.pupil_points import disc, polygon
-from defocus.scene.raysampled import hidden_surface, ray_sampled, sharp_picture
+from defocus.scene.raysampled import disc, pinhole_picture, polygon, ray_sampled
 from defocus.scene.shapes import Backdrop, Ball, Card
 from defocus.scene.thin_lens import PinholeView, ThinLens, circle_of_confusion_px, near_depth_edge
 
@@ -52,7 +51,7 @@ def moments(picture: np.ndarray) -> tuple[float, float, float, float]:
 @pytest.mark.parametrize("depth_m", [0.6, 2.5])
 def test_blur_of_a_point_is_the_circle_of_confusion(depth_m: float) -> None:
     scene = [spot(depth_m, 5.0, -3.0)]
-    sharp = sharp_picture(scene, VIEW, 256).linear
+    sharp = pinhole_picture(scene, VIEW, 256).linear
     blurred = ray_sampled(scene, VIEW, LENS)
     coc = circle_of_confusion_px(depth_m, 1.0, 20.0, VIEW.focal_px)
     assert math.copysign(1.0, coc) == (1.0 if depth_m > 1.0 else -1.0)
@@ -124,7 +123,7 @@ def test_a_plane_in_focus_stays_sharp_and_a_plain_one_plain() -> None:
 
     scene = [sheet(1.0, paint=paint)]
     np.testing.assert_allclose(
-        ray_sampled(scene, VIEW, LENS, disc(256)), sharp_picture(scene, VIEW, 256).linear, atol=2e-3
+        ray_sampled(scene, VIEW, LENS, disc(256)), pinhole_picture(scene, VIEW, 256).linear, atol=2e-3
     )
     plain_scene = [sheet(0.7, (0.3, 0.3, 0.3), left_m=0.0), Backdrop.make((0.5, 0.5), 0.01, 1, plain((0.3, 0.3, 0.3)))]
     np.testing.assert_allclose(ray_sampled(plain_scene, VIEW, LENS, disc(64)), 0.3, rtol=1e-6)
@@ -138,7 +137,7 @@ def test_depth_of_planes_balls_and_infinity_is_exact() -> None:
     ball = Ball.make((0.02, 0.09, 1.2), 0.03, 0.01, lambda n: np.ones((*n.shape[1:], 3)))
     sky = Backdrop.make((0.5, 0.5), 0.01, 1, plain((0, 0, 0)))
     view = PinholeView(64, 96, 300.0)
-    seen = sharp_picture([slanted, ball, sky], view, 1)
+    seen = pinhole_picture([slanted, ball, sky], view, 1)
     x = ((np.arange(64) - 31.5) / 300.0)[None, :].astype(np.float64)
     y = ((47.5 - np.arange(96)) / 300.0)[:, None].astype(np.float64)
     plane = np.broadcast_to(1.5 / (1.0 - x * math.tan(tilt)), (96, 64))
@@ -159,8 +158,8 @@ def test_depth_of_planes_balls_and_infinity_is_exact() -> None:
 def test_hidden_surface_is_what_remains_without_the_first() -> None:
     front = sheet(0.6, (1.0, 0.0, 0.0), left_m=0.0)
     middle, back = sheet(1.0, (0.0, 1.0, 0.0), left_m=-0.05), sheet(2.0, (0.0, 0.0, 1.0))
-    hidden = hidden_surface([back, front, middle], VIEW)
-    without = sharp_picture([back, middle], VIEW)
+    hidden = pinhole_picture([back, front, middle], VIEW, hidden=True)
+    without = pinhole_picture([back, middle], VIEW)
     behind_front = np.s_[:, 33:]
     np.testing.assert_allclose(hidden.linear[behind_front], without.linear[behind_front], atol=1e-6)
     np.testing.assert_allclose(hidden.depth_m[behind_front], 1.0)
@@ -188,7 +187,7 @@ def test_infinite_focus_and_infinite_depth_agree() -> None:
         return np.repeat((np.hypot(grid.columns, grid.rows) < 0.01)[..., None] * 5.0, 3, axis=2)
 
     scene = [Backdrop.make((0.5, 0.5), 0.001, 1, paint)]
-    sharp = sharp_picture(scene, VIEW, 256).linear
+    sharp = pinhole_picture(scene, VIEW, 256).linear
     np.testing.assert_allclose(ray_sampled(scene, VIEW, ThinLens(20.0, math.inf), disc(256)), sharp, atol=1e-5)
     assert circle_of_confusion_px(math.inf, math.inf, 20.0, 300.0) == 0.0
     assert circle_of_confusion_px(np.inf, 2.0, 20.0, 300.0) == pytest.approx(3.0)
@@ -196,7 +195,7 @@ def test_infinite_focus_and_infinite_depth_agree() -> None:
 
 def test_a_ray_that_meets_nothing_is_an_error() -> None:
     with pytest.raises(DefocusError, match="meets no surface: give the scene a backdrop"):
-        sharp_picture([sheet(1.0, left_m=0.0)], VIEW)
+        pinhole_picture([sheet(1.0, left_m=0.0)], VIEW)
     with pytest.raises(DefocusError, match="at least one"):
         ray_sampled([sheet(1.0)], VIEW, LENS, np.zeros((0, 2)))
     with pytest.raises(DefocusError, match=r"focus distance -1\.0 m"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,12 @@ from .options import (
     BladesOption,
     JsonOption,
     StopOption,
-    check_file,
+    check_outputs,
     json_text,
     make_camera,
     numbers,
     print_files,
-    print_report,
+    print_result,
     whole_pair,
     write_photo,
 )
@@ -256,13 +257,13 @@ def blur(
     as_json: JsonOption = False,
 ) -> None:
     """Blur a sharp photograph as a lens would have."""
+    from ..files.stores import write_file
     from ..photo import check_picture_path
 
-    for path in (out, sharp):
-        if path is not None:
-            check_picture_path(path, bits=bits)
-    check_file(raw, ".npz")
-    check_file(report, ".json")
+    picture = functools.partial(check_picture_path, bits=bits)
+    halves = {side: out.with_stem(f"{out.stem}-{side}") for side in ("left", "right") if dual_pixel}
+    pictures = [(path, picture) for path in (out, sharp, *halves.values())]
+    check_outputs(*pictures, (raw, ".npz"), (report, ".json"), inputs=[source.photo, source.depth, options.lens])
     if raw is not None and options.sensor is False:
         raise DefocusError("--raw: with --no-sensor there is no mosaic")
     arguments = options.arguments()
@@ -271,24 +272,20 @@ def blur(
         camera = options.camera(light, light.focus_m)
         arguments |= options.sensor_arguments(light) | {"progress": bar} | ({"sensor": True} if raw is not None else {})
         photograph = camera.photograph(light.linear, light.depth_m, **arguments)
-        pictures = {out: photograph.blurred} | ({} if sharp is None else {sharp: photograph.sharp})
+        results = {out: photograph.blurred} | ({} if sharp is None else {sharp: photograph.sharp})
         facts = options.report(source.photo, light, photograph)
-        for side in ("left", "right") if dual_pixel else ():
+        for side, path in halves.items():
             half = camera.photograph(light.linear, light.depth_m, side=side, **arguments)
-            pictures[out.with_stem(f"{out.stem}-{side}")] = half.blurred
+            results[path] = half.blurred
             sides = facts.setdefault("halves", {})
             sides[side] = {"node_light_mm2": half.report["node_light_mm2"], "notes": half.report["notes"]}
-    for path, picture in pictures.items():
-        write_photo(path, picture.linear, bits, picture.srgb)
+    for path, result in results.items():
+        write_photo(path, result.linear, bits, result.srgb)
     if raw is not None:
         _write_mosaic(raw, photograph, light)
     if report is not None:
-        report.write_text(json_text(facts) + "\n", encoding="utf-8")
-    if as_json:
-        typer.echo(json_text(facts))
-        return
-    _print_facts(facts)
-    print_files(*pictures, raw, report)
+        write_file(report, json_text(facts).encode() + b"\n")
+    print_result(facts, *results, raw, report, as_json=as_json, lines=_lines(facts), width=12)
 
 
 def refocus(
@@ -303,10 +300,10 @@ def refocus(
 ) -> None:
     """Focus one photograph at several distances: side by side, or as an animation."""
     from ..draw import check_sweep_path, write_sweep
+    from ..files.stores import write_file
 
     distances = numbers("--focus-m", focus_m, "distances in metres such as 0.7,1.2,inf", low=math.ulp(0.0))
-    check_sweep_path(out)
-    check_file(report, ".json")
+    check_outputs((out, check_sweep_path), (report, ".json"), inputs=[source.photo, source.depth, options.lens])
     arguments = options.arguments()
     pictures, reports = [], []
     with ProgressBar() as bar:
@@ -322,7 +319,7 @@ def refocus(
     texts = [f"{d:g} m" if math.isfinite(d) else "infinity" for d in distances]
     write_sweep(out, pictures, texts if captions else [""] * len(texts), seconds=seconds)
     if report is not None:
-        report.write_text(json_text(reports) + "\n", encoding="utf-8")
+        write_file(report, json_text(reports).encode() + b"\n")
     if as_json:
         typer.echo(json_text(reports))
         return
@@ -338,22 +335,24 @@ def refocus(
 def _write_mosaic(path: Path, photograph: Photograph, light: SharpPhotograph) -> None:
     import numpy as np
 
+    from ..files.stores import writing_file
     from ..photo import SensorColour
 
     colour = light.colour or SensorColour.make()
     assert photograph.blurred.raw is not None
-    np.savez_compressed(
-        path,
-        mosaic=photograph.blurred.raw,
-        pattern=np.array(colour.pattern),
-        white_balance=np.asarray(colour.white_balance),
-        camera_to_srgb=np.asarray(colour.camera_to_srgb),
-    )
+    with writing_file(path) as file:
+        np.savez_compressed(
+            file,
+            mosaic=photograph.blurred.raw,
+            pattern=np.array(colour.pattern),
+            white_balance=np.asarray(colour.white_balance),
+            camera_to_srgb=np.asarray(colour.camera_to_srgb),
+        )
 
 
-def _print_facts(facts: dict[str, Any]) -> None:
+def _lines(facts: dict[str, Any]) -> dict[str, str]:
     (low, high), (width, height), (rows, columns) = facts["coc_px"], facts["size"], facts["nodes"]
-    lines = {
+    return {
         "lens": f"{facts['lens']}, f/{facts['f_number']:.3g}, focus {facts['focus_m']:g} m",
         "picture": f"{width}×{height}, pixels of {facts['pixel_um']:.3g} µm ({facts['pixel_from']})",
         "depth": f"{facts['nearest_m']:.3g} … {facts['farthest_m']:.3g} m",
@@ -362,4 +361,3 @@ def _print_facts(facts: dict[str, Any]) -> None:
         + ", ".join(facts["bands"]),
         "time": ", ".join(f"{name} {value:.1f} s" for name, value in facts["seconds"].items()),
     }
-    print_report(lines, width=12, notes=facts["notes"])

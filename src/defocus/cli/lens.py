@@ -15,7 +15,7 @@ from ..errors import DefocusError
 from ..files.ownership import OwnedFolder, check_not_input
 from ..files.stores import check_output
 from ..survey.criteria import Criteria
-from .options import LensArgument, check_figure, command, print_files
+from .options import LensArgument, check_outputs, command, print_files
 from .progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _add_figure(name: str, function: str, about: str) -> None:
         from .. import draw
         from ..lens import load_lens
 
-        check_figure(out)
+        check_outputs((out, "figure"), inputs=[lens])
         prescription = load_lens(lens)
         check_not_input(out, [prescription.source])
         draw.save(getattr(draw, function)(prescription), out)

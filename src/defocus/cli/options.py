@@ -127,20 +127,34 @@ def whole_pair(option: str, text: str, expected: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def check_file(path: Path | None, suffix: str) -> None:
-    """Refuse a name that does not end as it should, or lies in no folder: said before the long work."""
-    if path is not None:
-        from ..files.stores import check_output
+def check_outputs(
+    *outputs: tuple[Path | None, str | Callable[[Path], object]], inputs: Iterable[str | Path | None] = ()
+) -> None:
+    """Refuse, before the long work, a name that cannot be written, that is read here, or that two results have.
 
-        check_output(path, (suffix,))
+    Each output comes with the ending that it must have, or with the function that looks at its name; "figure" is one.
+    """
+    from ..files.ownership import check_not_input
+    from ..files.stores import check_output
 
+    names = [str(name) for name in inputs if name is not None]
+    names += [name.partition("@")[0] for name in names if "@" in name]  # LENS@STATE
+    places: set[Path] = set()
+    for path, check in outputs:
+        if path is None:
+            continue
+        if not isinstance(check, str):
+            check(path)
+        elif check == "figure":
+            from ..draw import check_figure_path
 
-def check_figure(path: Path | None) -> None:
-    """Refuse a name that no figure can be written to."""
-    if path is not None:
-        from ..draw import check_figure_path
-
-        check_figure_path(path)
+            check_figure_path(path)
+        else:
+            check_output(path, (check,))
+        check_not_input(path, names)
+        if path.resolve() in places:
+            raise DefocusError(f"{path}: two results cannot have one name")
+        places.add(path.resolve())
 
 
 def write_photo(path: Path, linear: Any, bits: int, srgb: Any = None) -> None:
@@ -156,25 +170,35 @@ def write_photo(path: Path, linear: Any, bits: int, srgb: Any = None) -> None:
 
 
 def json_text(report: Any) -> str:
-    """A report as JSON; infinite numbers, which JSON has not, are written as "inf"."""
+    """A report as JSON; numbers that are not finite, which JSON has not, are written as "inf" and "nan"."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: plain(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [plain(one) for one in value]
-        return "inf" if isinstance(value, float) and math.isinf(value) else value
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
     return json.dumps(plain(report), indent=1, allow_nan=False)
 
 
-def print_report(report: dict[str, Any], *, width: int = 16, notes: Iterable[str] = ()) -> None:
-    """Print names and values in two columns, then notes; what is None or empty is left out."""
-    for name, value in report.items():
-        if value not in (None, ""):
+def print_result(
+    report: dict[str, Any],
+    *files: Path | None,
+    as_json: bool,
+    lines: dict[str, Any] | None = None,
+    width: int = 16,
+) -> None:
+    """Print a report as JSON, or its lines, notes and files in two columns; what is None or empty is left out."""
+    if as_json:
+        typer.echo(json_text(report))
+        return
+    for name, value in (lines or report).items():
+        if name != "notes" and value not in (None, ""):
             typer.echo(f"{name:<{width}}{value:.6g}" if isinstance(value, float) else f"{name:<{width}}{value}")
-    for text in notes:
+    for text in report.get("notes", ()):
         typer.echo(f"{'note':<{width}}{text}")
+    print_files(*files)
 
 
 def write_new(path: Path, text: str, following: str, *, force: bool | None = None) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,10 +16,11 @@ from .options import (
     FigureOption,
     JsonOption,
     PhotoArgument,
-    check_figure,
+    check_outputs,
+    json_text,
     numbers,
     print_files,
-    print_report,
+    print_result,
     whole_pair,
     write_photo,
 )
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from ..photo import Noise, Photo, RawPhoto
     from ..scene.depth_models import DepthEstimate
-    from ..scene.procedural import Scene
 
 
 def develop(
@@ -59,7 +59,7 @@ def develop(
 
     from ..photo import RawPhoto, add_noise, check_picture_path, encode, parse_response, read_photo
 
-    check_picture_path(out, bits=bits or 8)
+    check_outputs((out, partial(check_picture_path, bits=bits or 8)), inputs=[photo, response])
     is_linear = out.suffix.lower() in (".npy", ".npz")
     if is_linear and (response != "srgb" or bits is not None):
         raise DefocusError(f"{out}: linear light has no --response and no --bits; write a PNG, JPEG or TIFF for them")
@@ -83,12 +83,9 @@ def develop(
     if out.suffix.lower() == ".npz":
         from ..photo import write_linear
 
-        write_linear(out, linear, report=json.dumps(report))
+        write_linear(out, linear, report=json_text(report))
     else:
         write_photo(out, linear, bits or 8, None if is_linear else np.asarray(encode(linear, curve)))
-    if as_json:
-        typer.echo(json.dumps(report, indent=1))
-        return
     exif = {name: value for name, value in report["exif"].items() if value is not None}
     lines = {
         "photo": report["photo"],
@@ -98,8 +95,7 @@ def develop(
         "noise added": " ".join(f"{n:.3g}" for n in report["noise_added"] or ()),
         "exif": ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in exif.items()),
     }
-    print_report(lines, notes=report["notes"])
-    print_files(out)
+    print_result(report, out, as_json=as_json, lines=lines)
 
 
 def _gains(text: str) -> str | tuple[float, float, float]:
@@ -178,16 +174,15 @@ def depth(
     from ..photo import SRGB, encode, read_photo
     from ..scene.depth_files import check_depth_path, write_depth
 
-    if check_depth_path(out, writable=True) == ".png" and scale_m is None:
+    check_outputs((out, partial(check_depth_path, writable=True)), (plot, "figure"), inputs=[photo])
+    if out.suffix.lower() == ".png" and scale_m is None:
         raise DefocusError(f"{out}: a PNG holds whole numbers; say with --scale-m how many metres one is")
-    check_figure(plot)
     light = read_photo(photo)
     linear = light.linear()
     estimate = estimated_depth(light, linear, model, weights, focal_px)
     depth_map = estimate.depth
     write_depth(out, depth_map.depth_m, intrinsics=depth_map.intrinsics, scale_m=scale_m)
     origin = "EXIF" if estimate.focal_from == "given" and focal_px is None else estimate.focal_from
-    notes = [*light.notes, *depth_map.notes]
     report = {
         "photo": str(photo),
         "model": estimate.model,
@@ -197,17 +192,14 @@ def depth(
         "nearest_m": float(depth_map.depth_m.min()),
         "median_m": float(np.median(depth_map.depth_m)),
         "farthest_m": float(depth_map.depth_m.max()),
+        "notes": [*light.notes, *depth_map.notes],
     }
     if plot is not None:
         from ..draw import draw_depth, save
 
         srgb = np.asarray(encode(linear, SRGB), dtype=np.float32)
         save(draw_depth(srgb, depth_map.depth_m, photo.name, f"{model}, focal length from {origin}"), plot)
-    if as_json:
-        typer.echo(json.dumps(report | {"notes": notes}, indent=1))
-        return
-    print_report(report, notes=notes)
-    print_files(out, plot)
+    print_result(report, out, plot, as_json=as_json)
 
 
 def estimated_depth(
@@ -244,6 +236,8 @@ def scene(
     from ..scene.compositions import COMPOSITIONS
     from ..scene.depth_files import check_depth_path, write_depth
     from ..scene.procedural import make_scene
+    from ..scene.raysampled import disc
+    from ..scene.thin_lens import ThinLens
 
     if name is None:
         for kind, composition in COMPOSITIONS.items():
@@ -253,10 +247,9 @@ def scene(
         raise DefocusError("--focus-m and --pupil-radius-mm are for --blurred; the picture of --out is sharp")
     if out is None and depth is None and blurred is None:
         raise DefocusError("nothing to write: give --out, --depth or --blurred")
-    for path in (out, blurred):
-        if path is not None:
-            check_picture_path(path, bits=bits)
-    if depth is not None and check_depth_path(depth, writable=True) == ".png":
+    pictures = [(path, partial(check_picture_path, bits=bits)) for path in (out, blurred)]
+    check_outputs(*pictures, (depth, partial(check_depth_path, writable=True)))
+    if depth is not None and depth.suffix.lower() == ".png":
         raise DefocusError(f"{depth}: a PNG cannot hold infinite depth; write an .npz")
     view = make_scene(name, whole_pair("--size", size, "WIDTHxHEIGHT such as 960x640"), seed)
     if out is not None or depth is not None:
@@ -266,21 +259,15 @@ def scene(
         if depth is not None:
             write_depth(depth, sharp.depth_m, intrinsics=view.view.intrinsics)
     if blurred is not None:
-        write_photo(blurred, _blurred(view, focus_m, pupil_radius_mm, points), bits)
+        lens = ThinLens(
+            view.lens.pupil_radius_mm if pupil_radius_mm is None else pupil_radius_mm,
+            view.lens.focus_m if focus_m is None else focus_m,
+        )
+        with ProgressBar() as bar:
+            light = view.truth(lens, disc(points), lambda done: bar("casting rays", done))
+        write_photo(blurred, light, bits)
     typer.echo(
         f"{name}: {view.about}; focal length {view.view.focal_px:.1f} px, {view.focal_length_mm:g} mm on 24×36; "
         f"focus {view.lens.focus_m:g} m"
     )
     print_files(out, depth, blurred)
-
-
-def _blurred(view: Scene, focus_m: float | None, pupil_radius_mm: float | None, points: int) -> np.ndarray:
-    from ..scene.pupil_points import disc
-    from ..scene.thin_lens import ThinLens
-
-    lens = ThinLens(
-        view.lens.pupil_radius_mm if pupil_radius_mm is None else pupil_radius_mm,
-        view.lens.focus_m if focus_m is None else focus_m,
-    )
-    with ProgressBar() as bar:
-        return view.truth(lens, disc(points), lambda done: bar("casting rays", done))

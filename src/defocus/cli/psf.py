@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,12 +19,11 @@ from .options import (
     FigureOption,
     JsonOption,
     LensOptions,
-    check_figure,
-    check_file,
+    check_outputs,
     json_text,
     numbers,
     print_files,
-    print_report,
+    print_result,
 )
 from .progress import ProgressBar
 
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 DELAY_S = 2.0  # until progress is shown
 
 Plot = Annotated[Path, "Where to write the picture: .png, .svg or .pdf."]
-Depth = Annotated[float, "Depth of the points in metres; inf is allowed."]
 Fields = Annotated[str, "Where the points appear: heights above the centre, of the image radius."]
-Wavelength = Annotated[float, typer.Option(help="Wavelength in nm.", min=200.0, max=2500.0)]
 TileSize = Annotated[
     int | None, typer.Option(help="Pixels across a tile; by default room for the blur.", min=1, max=1024)
 ]
@@ -68,8 +66,7 @@ def psf(
     as_json: JsonOption = False,
 ) -> None:
     """Compute a point spread function of a lens."""
-    check_figure(plot)
-    check_file(out, ".npz")
+    check_outputs((plot, "figure"), (out, ".npz"), inputs=[use.lens])
     if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:
         raise DefocusError("give one of --field, --field-deg and --image-height-mm")
     with ProgressBar(delay_s=DELAY_S) as bar:
@@ -84,11 +81,7 @@ def psf(
     for path in (out, plot):
         if path is not None:
             result.save(path)
-    if as_json:
-        typer.echo(json.dumps(result.report, indent=1))
-        return
-    print_report(result.report, width=24)
-    print_files(out, plot)
+    print_result(result.report, out, plot, as_json=as_json, width=24)
 
 
 def psf_grid(
@@ -112,8 +105,7 @@ def psf_grid(
     depths = None if depths_m is None else numbers("--depths-m", depths_m, METRES)
     if plot is None and out is None:
         raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
-    check_figure(plot)
-    check_file(out, ".npz")
+    check_outputs((plot, "figure"), (out, ".npz"), inputs=[use.lens])
     with ProgressBar(delay_s=DELAY_S) as bar:
         bar("computing PSFs")
         camera = use.camera()
@@ -143,36 +135,39 @@ def psf_grid(
                 typer.echo(f"note: field {field:g}, depth {depth:g} m: {report['status']}", err=True)
 
 
+@dataclass(frozen=True)
+class FieldsOptions:
+    """A drawing of several fields."""
+
+    plot: Plot
+    depth_m: Annotated[float, "Depth of the points in metres; inf is allowed."] = math.inf
+    fields: Fields = FIELDS
+    wavelength_nm: Annotated[float, typer.Option(help="Wavelength in nm.", min=200.0, max=2500.0)] = D_LINE_NM
+
+    def draw(self, function: Callable[..., Figure], use: LensOptions, **options: Any) -> None:
+        """Draw the fields of a lens and write the figure."""
+        heights = numbers("--fields", self.fields, HEIGHTS)
+        check_outputs((self.plot, "figure"), inputs=[use.lens])
+        points: dict[str, Any] = {"depth_m": self.depth_m, "fields": heights, "wavelength_nm": self.wavelength_nm}
+        _write(function(use.camera(), **points, **options), self.plot)
+
+
 def wavefront(
     use: LensOptions,
-    plot: Plot,
-    depth_m: Depth = math.inf,
-    fields: Fields = FIELDS,
-    wavelength_nm: Wavelength = D_LINE_NM,
+    over: FieldsOptions,
     remove: Annotated[Literal["piston", "tilt", "defocus"], "Tilt with piston, defocus with both."] = "tilt",
 ) -> None:
     """Draw wavefronts and amplitudes over the pupil."""
     from ..draw import draw_wavefronts
 
-    heights = numbers("--fields", fields, HEIGHTS)
-    check_figure(plot)
-    options: dict[str, Any] = {"depth_m": depth_m, "fields": heights, "wavelength_nm": wavelength_nm}
-    _write(draw_wavefronts(use.camera(), remove=remove, **options), plot)
+    over.draw(draw_wavefronts, use, remove=remove)
 
 
-def pupils(
-    use: LensOptions,
-    plot: Plot,
-    depth_m: Depth = math.inf,
-    fields: Fields = FIELDS,
-    wavelength_nm: Wavelength = D_LINE_NM,
-) -> None:
+def pupils(use: LensOptions, over: FieldsOptions) -> None:
     """Draw the pupils of several fields: how vignetting cuts them."""
     from ..draw import draw_pupils
 
-    heights = numbers("--fields", fields, HEIGHTS)
-    check_figure(plot)
-    _write(draw_pupils(use.camera(), depth_m=depth_m, fields=heights, wavelength_nm=wavelength_nm), plot)
+    over.draw(draw_pupils, use)
 
 
 def through_focus(
@@ -195,7 +190,7 @@ def through_focus(
         if shifts_mm is not None
         else {"depths_m": numbers("--depths-m", depths_m or "", METRES)}
     )
-    check_figure(plot)
+    check_outputs((plot, "figure"), inputs=[use.lens])
     point = (float(field[0]), float(field[1]))
     with ProgressBar(delay_s=DELAY_S) as bar:
         bar("computing PSFs")

@@ -25,7 +25,7 @@ from matplotlib.ticker import MaxNLocator
 from ..errors import DefocusError
 from ..psf.bands import Bands
 from ..psf.energy import UP, EncircledEnergy, encircled_energy, sections
-from ..psf.psf_value import Psf
+from ..psf.engine import Psf
 from ..srgb import to_srgb
 from . import style
 from .sheet import Box, Sheet, frame, plain_plot, show_picture

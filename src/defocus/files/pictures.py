@@ -8,6 +8,7 @@ of pairs are read as the whole numbers that are stored. Files appear whole or no
 from __future__ import annotations
 
 import io
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from jaxtyping import Float, Shaped
 from PIL import Image, ImageCms, TiffImagePlugin, UnidentifiedImageError
 
 from ..errors import DatasetError, FileError, MissingPackageError, PhotoError, UnsupportedPhotoError
+from ..srgb import check_floats
 from .exif import EXIF_PART, GPS_PART, HEAD, Exif, Metadata, read_exif
 from .png import check_pixels, decode_png16, png_bits, png_bytes, png_size
 from .stores import check_output, write_file, writing_file
@@ -133,7 +135,10 @@ def _read_16(path: Path) -> Shaped[np.ndarray, "h w channels"] | None:
             if page.dtype != np.uint16 or page.photometric.name not in ("RGB", "MINISBLACK"):
                 kind = f"{page.dtype} {page.photometric.name}"
                 raise UnsupportedPhotoError(f"a TIFF of {kind} values; expected 8 or 16-bit RGB or grey", file=path)
+            channels = math.prod(page.shape) / max(page.imagelength * page.imagewidth, 1)
             check_pixels(page.imagelength, page.imagewidth, str(path))
+            if channels > 4:
+                raise UnsupportedPhotoError(f"{channels:g} channels; expected grey or RGB", file=path)
             array = np.asarray(page.asarray())
             planar = page.planarconfig.name == "SEPARATE" and array.ndim == 3
     except PhotoError:
@@ -211,8 +216,9 @@ def quantise(display: Shaped[np.ndarray, "h w 3"], bits: int) -> Shaped[np.ndarr
     """
     if bits not in (8, 16):
         raise PhotoError(f"{bits} bits; a picture has 8 or 16")
-    if not np.issubdtype(display.dtype, np.floating):
-        raise PhotoError(f"values of {display.dtype}; expected display values 0..1 as floats")
+    check_floats(display, "display values")
+    if display.dtype.kind != "f" or display.ndim != 3 or display.shape[2] != 3 or display.size == 0:
+        raise PhotoError(f"a picture of {display.dtype} {list(display.shape)}; expected floats [rows, columns, 3]")
     top = np.float32(2**bits - 1)
     values = np.empty(display.shape, np.uint8 if bits == 8 else np.uint16)
     for first in range(0, display.shape[0], BAND_ROWS):
@@ -258,7 +264,7 @@ def check_picture_path(path: str | Path, *, linear: bool = True, bits: int = 8) 
     return path
 
 
-def write_picture(path: str | Path, display: Float[np.ndarray, "h w 3"], *, bits: int = 8, quality: int = 95) -> None:
+def write_picture(path: str | Path, display: Shaped[np.ndarray, "h w 3"], *, bits: int = 8, quality: int = 95) -> None:
     """Write display values 0..1 as PNG, TIFF (8 or 16 bits) or JPEG (8)."""
     path = check_picture_path(path, linear=False, bits=bits)
     try:
@@ -268,11 +274,12 @@ def write_picture(path: str | Path, display: Float[np.ndarray, "h w 3"], *, bits
     write_file(path, encoded(values, KINDS[path.suffix.lower()], quality=quality)[0])
 
 
-def write_linear(path: str | Path, linear: Float[np.ndarray, "h w 3"], **extra: Any) -> None:
+def write_linear(path: str | Path, linear: Shaped[np.ndarray, "h w 3"], **extra: Any) -> None:
     """Write linear sRGB as it is, float32: .npy, or .npz as `linear` beside whatever else is given."""
     path = check_picture_path(path)
     if path.suffix.lower() not in LINEAR:
         raise PhotoError("linear light is written as .npy or .npz", file=path)
+    check_floats(linear, f"{path}: linear light")
     values = np.asarray(linear, np.float32)
     with writing_file(path) as file:
         if path.suffix.lower() == ".npy":

@@ -44,8 +44,8 @@ class Blades:
     rotation_deg: float = 90.0
 
     def __post_init__(self) -> None:
-        if not 3 <= self.count <= 64:
-            raise DefocusError(f"{self.count} blades; expected 3 to 64")
+        if not (isinstance(self.count, int) and 3 <= self.count <= 64):
+            raise DefocusError(f"{self.count!r} blades; expected a whole number from 3 to 64")
         if not 0.0 <= self.roundness <= 1.0:
             raise DefocusError(f"roundness {self.roundness}; expected 0 (straight sides) to 1 (a circle)")
 

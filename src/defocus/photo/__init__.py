@@ -9,13 +9,11 @@ from ..programs import keep_programs
 from ..srgb import from_srgb, to_srgb
 from .demosaic import METHODS, demosaic
 from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic
-from .light import as_linear_light, reduced
-from .noise import Noise, add_noise, draw_noise
-from .noise_estimate import estimate_noise
+from .light import as_linear_light, draw_saturation, reduced, saturation_mask, synthesise_saturation
+from .noise import Noise, add_noise, draw_noise, estimate_noise
 from .photos import Photo, RawPhoto, RgbPhoto
 from .reading import read_bare_mosaic, read_photo
 from .response import LINEAR, SRGB, Response, decode, encode, parse_response
-from .saturation import draw_saturation, saturation_mask, synthesise_saturation
 
 __all__ = [
     "LINEAR",

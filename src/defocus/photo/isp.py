@@ -7,10 +7,16 @@ is a pure function of one photograph; `jax.vmap` runs it over a batch, each phot
 The white balance multiplies the least amplified colour by 1. A saturated pixel then stands at 1 or above in all three
 colours and is cut to 1, so that burnt-out highlights are white, not pink; the matrix leaves white alone, its rows sum
 to 1.
+
+`expose` is the one exposure of photographs and pairs: the blurred picture goes through mosaic, noise and development.
+The sharp one (`expose_sharp`), the truth that a network learns, is what the same sensor would show with all three
+colours in every pixel and without noise: what demosaicing leaves behind belongs into the input of a restoration, not
+into its target.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,10 +28,11 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from ..errors import PhotoError
 from ..srgb import check_floats
-from .bayer import PATTERNS, AnyArray, phase_of, sample_mosaic, spread
-from .demosaic import Method, demosaic
+from .demosaic import PATTERNS, AnyArray, Method, demosaic, phase_of, sample_mosaic, spread
+from .noise import Noise, add_noise
 from .response import SRGB, Response, encode
 
+SMALLEST = 4  # pixels of a picture whose mosaic can be developed
 SAME = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
@@ -45,10 +52,12 @@ class SensorColour(eqx.Module):
         camera_to_srgb: Sequence[Sequence[float]] | np.ndarray = SAME,
     ) -> SensorColour:
         """Checked and normalised; the white balance may have any scale."""
-        gains = np.asarray(white_balance, np.float64)
+        try:
+            gains, matrix = np.asarray(white_balance, np.float64), np.asarray(camera_to_srgb, np.float64)
+        except (TypeError, ValueError):
+            raise PhotoError(f"white balance {white_balance!r}, matrix {camera_to_srgb!r}; expected numbers") from None
         if gains.shape != (3,) or not np.all(np.isfinite(gains)) or not np.all(gains > 0.0):
             raise PhotoError(f"white balance {gains.tolist()}; expected three positive gains for red, green and blue")
-        matrix = np.asarray(camera_to_srgb, np.float64)
         if matrix.shape != (3, 3) or not np.all(np.isfinite(matrix)):
             raise PhotoError(f"colour matrix {matrix.tolist()}; expected 3×3 numbers")
         sums = matrix.sum(axis=1, keepdims=True)
@@ -96,10 +105,7 @@ def inverse_isp(linear: Shaped[Array, "h w 3"], colour: SensorColour, saturate: 
 
 @jax.jit
 def without_mosaic(linear: Shaped[Array, "h w 3"], colour: SensorColour) -> Float[Array, "h w 3"]:
-    """Light as a sensor with all three colours in every pixel would record it: cut at its white, back in linear sRGB.
-
-    What demosaicing leaves behind belongs into the input of a network that restores pictures, not into its target.
-    """
+    """Light as a sensor with all colours in every pixel would record it: cut at its white, back in linear sRGB."""
     check_floats(linear, "linear light")
     camera = _transform(linear, colour.srgb_to_camera) / colour.white_balance
     balanced = jnp.minimum(jnp.clip(camera, 0.0, 1.0) * colour.white_balance, 1.0)
@@ -121,3 +127,34 @@ def forward_isp(
 def _transform(rgb: Float[Array, "h w 3"], matrix: Float[AnyArray, "3 3"]) -> Float[Array, "h w 3"]:
     # Written out, because accelerators multiply matrices with fewer bits unless told otherwise.
     return rgb[..., :1] * matrix[:, 0] + rgb[..., 1:2] * matrix[:, 1] + rgb[..., 2:] * matrix[:, 2]
+
+
+def expose(
+    linear: Float[Array, "rows cols 3"],
+    colour: SensorColour,
+    response: Response = SRGB,
+    noise: Noise | None = None,
+    key: Array | None = None,
+) -> tuple[Float[Array, "rows cols"], Float[Array, "rows cols 3"]]:
+    """The sensor's mosaic (0..1) of linear sRGB light, with noise drawn by `key`, and the picture developed from it."""
+    rows, cols = linear.shape[:2]
+    mosaic = inverse_isp(linear, colour)
+    if noise is not None and key is not None:
+        mosaic = jnp.minimum(add_noise(key, mosaic, noise), 1.0)
+    # A mosaic of a few pixels has no neighbours to find colours from: it is continued by reflection and cut again.
+    # The border is even, so the pattern keeps its phase.
+    border = [(0, 2 * max(0, math.ceil((SMALLEST - n) / 2))) for n in (rows, cols)]
+    wide = jnp.pad(mosaic, border, mode="symmetric") if any(after for _, after in border) else mosaic
+    return mosaic, forward_isp(wide, colour, response)[:rows, :cols]
+
+
+def expose_sharp(
+    linear: Float[Array, "rows cols 3"], colour: SensorColour, response: Response = SRGB
+) -> Float[Array, "rows cols 3"]:
+    """The picture (display values) that the sensor would show without mosaic and noise."""
+    return encode(without_mosaic(linear, colour), response)
+
+
+def noise_key(seed: Array | int, picture: Array | int) -> Array:
+    """The random key of the noise of one of the pictures of a pair."""
+    return jax.random.fold_in(jax.random.key(seed), picture)

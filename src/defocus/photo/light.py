@@ -2,17 +2,31 @@
 
 Linear sRGB, floats, [rows, columns, 3]; 1 is the sensor's white and highlights may lie above. Whole numbers are display
 values in common use, never light: they are refused with advice (`srgb.check_floats`), not guessed at.
+
+What clipped highlights held is made up for the blur to spread (the paper's section S4): with
+M = clip(20·min over the colours of (I − 0.95), 0, 1), the light becomes I + αM, α drawn from U(0, 4) for each
+photograph. A pixel is taken for saturated as its *darkest* colour comes near white, and all three colours gain alike,
+so that nothing coloured grows brighter. The paper clips the sum as well. It cannot mean 1: the light above 1 is the
+purpose, and the sensor cuts it only after the blur (`inverse_isp`). Here the sum is clipped at 0 from below.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Array, Float, Key, Shaped
 
 from ..errors import PhotoError
 from ..srgb import check_floats
+from ..tracing import check_number
+
+THRESHOLD = 0.95
+SLOPE = 20.0
+GREATEST_POWER = 4.0
 
 
 def as_linear_light(picture: Any, what: str = "a photograph") -> Float[np.ndarray, "rows cols 3"]:
@@ -37,3 +51,28 @@ def reduced(linear: Shaped[np.ndarray, "h w 3"], size: tuple[int, int]) -> Float
     check_floats(linear, "linear light")
     bands = [Image.fromarray(np.ascontiguousarray(linear[..., c], dtype=np.float32)) for c in range(3)]
     return np.stack([np.asarray(band.resize(size, Image.Resampling.BOX)) for band in bands], axis=-1)
+
+
+def draw_saturation(key: Key[Array, ""]) -> Float[Array, ""]:
+    """The power α of one photograph, from U(0, 4)."""
+    return jax.random.uniform(key, dtype=jnp.float32, maxval=GREATEST_POWER)
+
+
+@jax.jit
+def saturation_mask(linear: Shaped[Array, "h w 3"]) -> Float[Array, "h w"]:
+    """How far each pixel is taken for saturated, 0..1."""
+    check_floats(linear, "linear light")
+    return jnp.clip(SLOPE * jnp.min(linear - THRESHOLD, axis=-1), 0.0, 1.0)
+
+
+def synthesise_saturation(
+    linear: Shaped[Array | np.ndarray, "h w 3"], power: Float[Array | np.ndarray, ""] | float
+) -> Float[Array, "h w 3"]:
+    """Linear light with highlights of up to 1 + `power`."""
+    check_number("a power of highlights of", power, "", "a number from 0", math.inf, -math.ulp(0.0))
+    return _brightened(linear, power)
+
+
+@jax.jit
+def _brightened(linear: Shaped[Array, "h w 3"], power: Float[Array, ""] | float) -> Float[Array, "h w 3"]:
+    return jnp.maximum(linear + power * saturation_mask(linear)[..., None], 0.0).astype(linear.dtype)

@@ -46,7 +46,10 @@ class Response(eqx.Module):
     @classmethod
     def table(cls, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Response:
         """A measured curve from (0, 0) to (1, 1), both rising strictly."""
-        xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        try:
+            xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        except (TypeError, ValueError):
+            raise PhotoError("response table: two lists of numbers are expected") from None
         if xs.ndim != 1 or xs.shape != ys.shape or xs.size < 2:
             raise PhotoError(f"response table of shapes {xs.shape} and {ys.shape}; expected two lists of equal length")
         for name, values in (("linear", xs), ("display", ys)):

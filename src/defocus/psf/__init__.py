@@ -9,12 +9,10 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .bands import Bands, parse_bands, picture_bands
     from .energy import encircled_energy
-    from .engine import FittedPsf, PsfBatch, PsfOptions, TracedRequests
+    from .engine import FittedPsf, Psf, PsfBatch, PsfOptions, TracedRequests, point_psf
     from .huygens import huygens_psf
     from .paper import paper_psf
-    from .point import point_psf
-    from .psf_value import Psf
-    from .requests import Points, Requests
+    from .poses import Points, Requests
     from .simple import disk, fraunhofer, gaussian
     from .wavefronts import Wavefronts, wavefronts_of
     from .window import window_for

@@ -62,9 +62,13 @@ def parse_bands(bands: BandsLike) -> Bands:
             raise DefocusError(
                 f"bands {bands!r}: expected 'd', 'rgb', 'rgb-full' or wavelengths in nm such as '486.1,587.6'"
             ) from None
-    if not len(bands) or not all(200.0 <= wave <= 2500.0 for wave in bands):
+    try:
+        every = [float(wave) for wave in bands]
+    except (TypeError, ValueError):
+        every = []
+    if not every or not all(200.0 <= wave <= 2500.0 for wave in every):
         raise DefocusError(f"bands {bands!r}: expected wavelengths between 200 and 2500 nm")
-    return Bands(tuple(f"{w:g} nm" for w in bands), tuple((float(w),) for w in bands), ((1.0,),) * len(bands))
+    return Bands(tuple(f"{w:g} nm" for w in every), tuple((w,) for w in every), ((1.0,),) * len(every))
 
 
 def picture_bands(bands: BandsLike) -> Bands:

@@ -2,15 +2,19 @@
 
 Work is grouped twice so that few programs compile and batches are full: wavefronts by the lenses' bucket, propagation
 by the number of samples. Nothing compiles per lens. Only small numbers travel to the host between the two.
+
+`point_psf` is the same for one point as a pure function, which `jax.grad`, `jax.vmap` and `jax.jit` go through.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
@@ -18,18 +22,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
+from .._lazy import drawn
+from ..errors import DefocusError
+from ..files.stores import writing_file
+from ..optics.batch import over_lenses
+from ..optics.system import System
 from ..optics.wavefront import Strength, Wavefront, energy_strength
 from .bands import Bands
-from .propagate import Intensity, intensity_batch, pupil_light
+from .poses import Points, Requests, find_pose
+from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .pupil_function import PupilFunction
-from .requests import Requests
 from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_samples, needed_supersampling, supersampling_bucket
-from .wavefronts import WavefrontBlock, backend_kind, wavefront_blocks
-from .window import larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
+from .wavefronts import WavefrontBlock, backend_kind, point_wavefronts, wavefront_blocks
+from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
 PROGRAMS_AT_ONCE = 8  # on a GPU
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
+MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
 FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of PSFs that need not be exact
 
 Side = Literal["left", "right"]
@@ -52,6 +65,49 @@ class PsfOptions:
     supersample: int | None = None
     exact: bool = True
     double: bool = False
+
+    def __post_init__(self) -> None:
+        if self.side not in SIDES:
+            raise DefocusError(f"side {self.side!r}; expected left or right, or None for the whole lens")
+        for name, switch in (("exact", self.exact), ("double", self.double)):
+            if not isinstance(switch, bool | np.bool_):
+                raise DefocusError(f"{name} {switch!r}; expected True or False")
+        for name, count, most in (("samples", self.samples, MOST_SAMPLES), ("supersample", self.supersample, 99)):
+            if count is not None and not (isinstance(count, int | np.integer) and 1 <= count <= most):
+                raise DefocusError(f"{name} {count!r}; expected a whole number from 1 to {most}, or None for enough")
+
+
+class Psf(eqx.Module):
+    """One point spread function."""
+
+    array: Float[Any, "*batch bands size size"]  # rows from the top; each band sums to 1
+    bands: Bands = eqx.field(static=True)
+    pixel_um: float | Float[Any, ""]
+    report: Report
+
+    def __repr__(self) -> str:
+        size, outside = self.array.shape[-1], self.report.get("energy_outside")
+        lost = "" if not isinstance(outside, float) else f", {max(outside, 0.0):.1%} of the light outside"
+        return f"Psf({', '.join(self.bands.names)}; {size} × {size} pixels of {self.pixel_um:.3g} µm{lost})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.array, dtype)
+
+    def plot(self, **options: Any) -> Figure:
+        """A figure of the PSF: picture, profiles and encircled energy."""
+        return drawn("draw_psf", self, **options)
+
+    def save(self, path: str | Path) -> None:
+        """Write an .npz file (psf, wavelengths_nm, pixel_um, report), or a figure as .png, .svg or .pdf."""
+        if not str(path).lower().endswith(".npz"):
+            drawn("save", self.plot(), path)
+            return
+        numbers = {"psf": self.array, "wavelengths_nm": self.bands.mean_nm, "pixel_um": self.pixel_um}
+        with writing_file(path) as file:
+            np.savez_compressed(file, **numbers, report=json.dumps(self.report))  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        return drawn("html_image", self.plot())
 
 
 @dataclass(frozen=True)
@@ -104,14 +160,19 @@ class TracedRequests:
         progress: Progress | None = None,
     ) -> PsfBatch:
         """PSFs of some of the requests (all), in the order of `rows`, which differ."""
-        chosen = np.arange(len(self.requests)) if rows is None else np.asarray(rows, int)
-        pitch = np.asarray(self.requests.points.pixel, float)[chosen]
-        arrays = np.zeros((len(chosen), len(self.bands.names), size, size), np.float32)
-        reports: list[Report] = [{} for _ in chosen]
-        for place, array, report in self._propagated(chosen, pitch, size, options, progress):
-            reports[place] = report
-            if array is not None:
-                arrays[place] = array
+        numbers = np.arange(len(self.requests)) if rows is None else np.asarray(rows, int)
+        pitch = np.asarray(self.requests.points.pixel, float)[numbers]
+        arrays = np.zeros((len(numbers), len(self.bands.names), size, size), np.float32)
+        reports: list[Report] = [{} for _ in numbers]
+        place = {int(row): i for i, row in enumerate(numbers)}
+        for block in self.blocks:
+            members = [k for k, row in enumerate(block.rows) if row in place]
+            to = [place[block.rows[k]] for k in members]
+            psfs = _propagate_block(block, np.array(members, int), pitch[to], size, self.bands, options, progress)
+            for i, (array, report) in zip(to, psfs, strict=True) if members else ():
+                reports[i] = report
+                if array is not None:
+                    arrays[i] = array
         return PsfBatch(arrays, self.bands, pitch * 1e3, tuple(reports))
 
     def fitted_psfs(
@@ -163,24 +224,6 @@ class TracedRequests:
             passed[block.rows] = np.asarray(pupil_light(half))[block.places, : block.waves].mean(1)
         return passed
 
-    def _propagated(
-        self,
-        rows: Int[np.ndarray, " rows"],
-        pitch: Float[np.ndarray, " rows"],
-        size: int,
-        options: PsfOptions,
-        progress: Progress | None,
-    ) -> Iterator[tuple[int, Float[np.ndarray, "bands size size"] | None, Report]]:
-        place = {int(row): i for i, row in enumerate(rows)}
-        for block in self.blocks:
-            members = [k for k, row in enumerate(block.rows) if row in place]
-            if not members:
-                continue
-            to = [place[block.rows[k]] for k in members]
-            psfs = _propagate_block(block, np.array(members, int), pitch[to], size, self.bands, options, progress)
-            for i, (array, report) in zip(to, psfs, strict=True):
-                yield i, array, report
-
 
 def _propagate_block(
     block: WavefrontBlock,
@@ -208,8 +251,12 @@ def _propagate_block(
     )
     optics = jax.tree.map(lambda leaf: leaf[members], block.summary)
     needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
-    samples, points = _sample_counts(needed, options.samples), _point_counts(finest, options.supersample)
+    samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
+    points = _counts(finest, options.supersample, supersampling_bucket)
     status = _statuses(optics, samples)
+    across = size * points.max(1)
+    for row in np.flatnonzero(across > MOST_POINTS):
+        status[row] = f"takes {across[row]} points across its window, more than {MOST_POINTS}: take a smaller window"
     jobs: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for i, text in enumerate(status):
         if text == "ok":
@@ -288,19 +335,13 @@ def _on_pixels(
     )
 
 
-def _sample_counts(needed: Float[np.ndarray, "requests waves"], samples: int | None) -> np.ndarray:
-    """Samples across the pupil for each request and wavelength."""
-    if samples is not None:
-        return np.full(needed.shape, samples)
-    sized = partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()])
-    return np.vectorize(sized, otypes=[int])(np.nan_to_num(needed, nan=0.0, posinf=1e9))
-
-
-def _point_counts(needed: Float[np.ndarray, "requests waves"], supersample: int | None) -> np.ndarray:
-    """Points per pixel and axis for each request and wavelength."""
-    if supersample is not None:
-        return np.full(needed.shape, supersample)
-    return np.vectorize(supersampling_bucket, otypes=[int])(np.nan_to_num(needed, nan=0.0, posinf=1e9))
+def _counts(
+    needed: Float[np.ndarray, "requests waves"], count: int | None, size_of: Callable[[float], int]
+) -> Int[np.ndarray, "requests waves"]:
+    """The `count` that was asked for, or for each request and wavelength the size in use that holds what it needs."""
+    if count is not None:
+        return np.full(needed.shape, count)
+    return np.vectorize(size_of, otypes=[int])(np.nan_to_num(needed, nan=0.0, posinf=1e9))
 
 
 def _statuses(optics: Any, samples: Int[np.ndarray, "requests waves"]) -> list[str]:
@@ -311,13 +352,18 @@ def _statuses(optics: Any, samples: Int[np.ndarray, "requests waves"]) -> list[s
     return ["ok" if fine else _refusal(optics, i, residual[i], most[i]) for i, fine in enumerate(good.tolist())]
 
 
-def _refusal(optics: Any, i: int, residual: float, samples: int) -> str:
+def light_refusal(optics: Any, i: int) -> str:
+    """Why no light of request `i` arrives; empty where some does."""
     if not optics.in_front[i]:
         return "the object stands inside the lens"
     if not bool(optics.pose.chief.found[i]):
         return f"no chief ray: the farthest reaches {float(optics.pose.chief.reach[i]):.4g}"
-    if not optics.wavefront.found[i].all():
-        return "no light gets through at this field"
+    return "" if optics.wavefront.found[i].all() else "no light gets through at this field"
+
+
+def _refusal(optics: Any, i: int, residual: float, samples: int) -> str:
+    if refusal := light_refusal(optics, i):
+        return refusal
     if not residual <= WORST_RESIDUAL:
         return (
             f"no smooth wavefront: its fit is off by {residual:.2g} waves RMS, more than {WORST_RESIDUAL}; rays at the "
@@ -331,14 +377,36 @@ def spills(report: Report, pixel: float, window: int) -> bool:
     return "energy_outside" in report and wants_larger(report["energy_outside"], report["blur_mm"] / pixel, window)
 
 
-def fold_bands(values: Any, bands: Bands) -> list[Any]:
-    """Sums over each band's wavelengths (second axis of `values`) with their weights."""
+def judge_counts(batch: PsfBatch, options: PsfOptions) -> None:
+    """Say where the samples and points per pixel that were asked for measure no energy.
+
+    One point per pixel is a sample of the light, which may be all that is wanted; more stand for what falls on it.
+    """
+    counts = [f"{n} {name}" for name, n in (("samples", options.samples), ("points", options.supersample)) if n]
+    for psf, report in zip(batch.psf, batch.reports, strict=True):
+        if report["status"] != "ok" or not counts:
+            continue
+        if options.supersample == 1:
+            report["notes"] = ["one point per pixel: samples of the light, not what falls on each pixel"]
+        light = 1.0 - min(report["energy_outside_bands"])
+        if light > 1.0 + SPILL and options.supersample == 1:
+            report |= {"energy_outside": None, "energy_outside_bands": None}
+        elif light > 1.0 + SPILL:
+            psf[:] = 0.0
+            report["status"] = (
+                f"{' and '.join(counts)} are too few, they count {light:.3g} times the light: take more, or leave "
+                "that choice out"
+            )
+
+
+def fold_bands(values: Any, bands: Bands) -> Any:
+    """Sums over each band's wavelengths (second axis of `values`) with their weights: [row, band, …]."""
     folded, first = [], 0
     for weights in bands.weights:
         own = values[:, first : first + len(weights)]
         folded.append(sum(w * own[:, k] for k, w in enumerate(weights)))
         first += len(weights)
-    return folded
+    return (np if isinstance(values, np.ndarray) else jnp).stack(folded, axis=1)
 
 
 def _folded(
@@ -352,8 +420,8 @@ def _folded(
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
     """Wavelengths folded into bands, and the reports."""
     size = pixels.shape[-1]
-    lost = 1.0 - np.stack(fold_bands(measures["inside"], bands), axis=1)
-    mixed = np.stack(fold_bands(pixels, bands), axis=1)
+    lost = 1.0 - fold_bands(measures["inside"], bands)
+    mixed = fold_bands(pixels, bands)
     total = mixed.sum((2, 3))
     lit = (np.isfinite(total) & (total > 0.0)).all(1)
     mixed = mixed / np.where(lit[:, None], total, 1.0)[..., None, None]
@@ -388,3 +456,49 @@ def _folded(
             yield None, report | {"status": refusal}
         else:
             yield psf, report
+
+
+@partial(jax.jit, static_argnames=("bands", "samples", "size", "supersample", "dtype"))
+def point_psf(
+    system: System,
+    index: Float[Array, "waves media"],
+    point: Points,
+    *,
+    bands: Bands,
+    samples: int,
+    size: int,
+    supersample: int,
+    side: Float[Array, ""] | float = 0.0,
+    dtype: jnp.dtype = jnp.float64,
+) -> tuple[Float[Array, "bands size size"], dict[str, Array]]:
+    """The PSF, each band summing to 1, and its report; `index` holds the media at all wavelengths of the bands.
+
+    The stations are those of the engine, without grouping: the numbers of samples are part of the program. A point that
+    has no PSF, which cannot be said by an error here, has one of nan.
+    """
+    waves = jnp.asarray(bands.every_nm) * 1e-6
+    pose = find_pose(system, point.height, point.focus, point.shift)
+    optics = point_wavefronts(system, index, waves, point, pose)
+
+    def propagate(pupil: PupilFunction) -> Intensity:
+        pupil = eqx.tree_at(lambda p: p.side, pupil, jnp.full_like(pupil.side, side))
+        return intensity(pupil, point.pixel, samples=samples, size=size, supersample=supersample, dtype=dtype)
+
+    light = over_lenses(propagate, optics.pupil)
+    mixed = fold_bands(light.pixels[None], bands)[0]
+    inside = fold_bands(light.inside[None], bands)[0]
+    wavefront = optics.wavefront
+    fine = optics.in_front & pose.chief.found & jnp.all(wavefront.found)
+    fine &= jnp.max(wavefront.residual_rms) <= WORST_RESIDUAL
+    psf = mixed / jnp.sum(mixed, axis=(1, 2), keepdims=True)
+    return jnp.where(fine, psf, jnp.nan), {
+        "energy_outside": 1.0 - jnp.min(inside),
+        "residual_waves": jnp.max(wavefront.residual_rms),
+        "strehl": jnp.mean(light.strehl),
+        "pupil_area": jnp.mean(wavefront.area),
+        "light_mm2": jnp.mean(light.light),
+        "image_height_mm": wavefront.image_height[0],
+        "field_deg": jnp.degrees(pose.chief.angle),
+        "sensor_z_mm": pose.sensor_z,
+        "blur_mm": jnp.max(jnp.abs(wavefront.blur)),
+    }

@@ -7,9 +7,8 @@ the light dA that it carries:
     E(x) = Σ √(dA dS) exp(2πi (L + |x − q|) / λ) / |x − q| · √s_z
 
 √s_z turns |E|², an energy density, into the irradiance on the sensor, as in `optics.wavefront`. The patches come from
-traced rays, with nothing fitted (`patches_from_rays`, `huygens_psf`), or from the paper's wavefront
-(`patches_from_wavefront`), as its own comparison has them. The cost is patches times points. Phases are taken
-relative to the window's centre, in a form without cancellation, so that float32 holds them.
+traced rays, with nothing fitted. The cost is patches times points. Phases are taken relative to the window's centre, in
+a form without cancellation, so that float32 holds them.
 """
 
 from __future__ import annotations
@@ -31,12 +30,11 @@ from ..optics.reference_sphere import on_sphere, open_radius, trace_differential
 from ..optics.rim import Rim, find_rim
 from ..optics.system import System
 from ..optics.trace import Trace, trace
-from ..optics.wavefront import Wavefront
 from .bands import Bands
-from .engine import Report, fold_bands
+from .engine import Report, fold_bands, light_refusal
+from .poses import Requests
 from .propagate import window_axis
-from .pupil_function import grid_axis, pupil_mask, to_meridian, turn
-from .requests import Requests
+from .pupil_function import grid_axis, to_meridian
 from .sampling import bucket, needed_samples
 from .wavefronts import wavefronts_of
 
@@ -51,8 +49,9 @@ class Patches(eqx.Module):
 
     back: Float[Array, "patches 3"]  # from the piece to the window's centre
     waves: Float[Array, " patches"]  # optical path to the window's centre, in wavelengths, up to a constant
-    weight: Float[Array, " patches"]  # √(dA dS s_z) / distance, up to a constant
+    weight: Float[Array, " patches"]  # √(dA dS s_z) / distance, over the area of a cell of the incoming beam
     wavelength: Float[Array, ""]
+    light: Float[Array, ""] | float = 1.0  # Σ dA over the square of that area, 1/mm²
 
 
 def huygens_psf(
@@ -64,17 +63,15 @@ def huygens_psf(
     """
     packed, points = requests.lenses[requests.lens[row]], requests.points.take([row])
     one = Requests((packed,), np.zeros(1, int), points)
-    optics = jax.tree.map(lambda leaf: leaf[0], wavefronts_of(one, bands))
-    pose, fitted = optics.pose, optics.wavefront
-    if not bool(pose.chief.found):
-        raise TraceError(f"{packed.lens.name}: no chief ray: the farthest reaches {float(pose.chief.reach):.4g}")
-    if not bool(np.all(fitted.found)):
-        raise TraceError(f"{packed.lens.name}: no light gets through at this field")
+    one_row = wavefronts_of(one, bands)
+    pose, fitted = jax.tree.map(lambda leaf: leaf[0], (one_row.pose, one_row.wavefront))
+    if refusal := light_refusal(one_row, 0):
+        raise TraceError(f"{packed.lens.name}: {refusal}")
     pixel, azimuth = jnp.asarray(points.pixel[0]), float(points.azimuth[0])
     needed = float(jnp.max(needed_samples(fitted.half, fitted.blur, pixel * size, fitted.wavelength)))
     rays = min(bucket(MARGIN * needed), MOST_RAYS) if rays is None else rays
     waves = bands.every_nm
-    pictures = []
+    pictures, inside = [], []
     for wave, index in zip(waves, packed.indices(waves), strict=True):
         coloured = eqx.tree_at(lambda s: s.index, packed.system, index)
         rim, vergence = _rim_and_vergence(coloured, pose.data, pose.chief, jnp.asarray(points.depth[0]))
@@ -82,13 +79,17 @@ def huygens_psf(
             coloured, pose.data, pose.chief, rim, vergence, pose.sensor_z, pose.landing, jnp.asarray(wave * 1e-6),
             rays=rays,
         )  # fmt: skip
-        pictures.append(np.asarray(huygens(patches, pixel, azimuth, size=size, supersample=supersample)))
-    psf = np.stack(fold_bands(np.stack(pictures)[None], bands), axis=1)[0]
+        picture, part = jax.device_get(huygens(patches, pixel, azimuth, size=size, supersample=supersample))
+        pictures.append(picture)
+        inside.append(part)
+    lost = 1.0 - fold_bands(np.array(inside)[None], bands)[0]
+    psf = fold_bands(np.stack(pictures)[None], bands)[0]
     return (psf / psf.sum((1, 2), keepdims=True)).astype(np.float32), {
         "status": "ok",
         "samples": rays,
         "samples_needed": needed,
         "supersample": supersample,
+        "energy_outside": float(lost.max()),
         "image_height_mm": float(pose.landing),
         "field_deg": math.degrees(float(pose.chief.angle)),
         "sensor_z_mm": float(pose.sensor_z),
@@ -131,8 +132,8 @@ def patches_from_rays(
     radius = jnp.abs(open_radius(some_rays, spread, focus, pupil))
     centre = jnp.stack([jnp.zeros(()), landing, sensor_z])
 
-    def some(offset: Float[Array, "2 rays"]) -> tuple[Array, Array, Array, Array]:
-        """Points on the sphere, path to the window's centre (waves), amplitude and clipping of some rays."""
+    def some(offset: Float[Array, "2 rays"]) -> tuple[Array, Array, Array, Array, Array]:
+        """Points on the sphere, path to the window's centre (waves), amplitude, light and clipping of some rays."""
 
         def point(offset: Float[Array, "2 rays"]) -> tuple[Float[Array, "3 rays"], tuple[Trace, Float[Array, " rays"]]]:
             traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
@@ -151,13 +152,13 @@ def patches_from_rays(
         obliquity = (1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5
         amplitude = jnp.sqrt(surface * obliquity * jnp.maximum(traced.direction[2], 0.0)) / distance
         clip = jnp.where(traced.alive, jnp.minimum(traced.clip, 1.0), 1.0)
-        return q, (path + distance) / wavelength, amplitude, clip
+        return q, (path + distance) / wavelength, amplitude, obliquity, clip
 
     pad = -len(x) % min(RAYS_AT_ONCE, len(x))
     parts = jnp.pad(jnp.stack([x, y]), ((0, 0), (0, pad)), mode="edge").reshape(2, -1, min(RAYS_AT_ONCE, len(x)))
-    q, waves, amplitude, clip = jax.lax.map(some, jnp.moveaxis(parts, 1, 0))
+    q, *rest = jax.lax.map(some, jnp.moveaxis(parts, 1, 0))
     q = jnp.moveaxis(q, 0, 1).reshape(3, -1)[:, : len(x)]
-    waves, amplitude, clip = (v.reshape(-1)[: len(x)] for v in (waves, amplitude, clip))
+    waves, amplitude, light, clip = (v.reshape(-1)[: len(x)] for v in rest)
     clip = clip.reshape(rays, rays)
     slope_y, slope_x = jnp.gradient(clip)
     width = jnp.maximum(jnp.abs(slope_x) + jnp.abs(slope_y), 1e-12)
@@ -169,30 +170,8 @@ def patches_from_rays(
         waves=jnp.where(shines, waves, 0.0),
         weight=jnp.where(shines, amplitude * coverage, 0.0),
         wavelength=wavelength,
+        light=jnp.sum(jnp.where(shines, light * coverage, 0.0)) * rays**2 / (4.0 * reach_x * reach_y),
     )
-
-
-@partial(jax.jit, static_argnames=("samples",))
-def patches_from_wavefront(
-    wavefront: Wavefront, data: FirstOrder, sensor_z: Float[Array, ""], *, samples: int
-) -> Patches:
-    """samples × samples of them over the pupil of a wavefront in its exit-pupil form."""
-    pupil_function = turn(wavefront, jnp.asarray(jnp.pi / 2.0))
-    wave, amplitude, mask = pupil_mask(pupil_function, samples, jnp.dtype(jnp.float64))
-    g = grid_axis(samples)
-    s_x, s_y = jnp.meshgrid(*(pupil_function.centre[i] + pupil_function.half[i] * g for i in (0, 1)))
-    s_z = jnp.sqrt(jnp.maximum(1.0 - s_x**2 - s_y**2, 1e-9))
-    s = jnp.stack([s_x, s_y, s_z]).reshape(3, -1)
-    pupil = jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane])
-    radius = jnp.linalg.norm(wavefront.focus - pupil)
-    centre = jnp.stack([jnp.zeros(()), wavefront.image_height, sensor_z])
-    q = wavefront.focus[:, None] - radius * s
-    # W is the path to the plane through the window's centre normal to s: back to the sphere, on to the centre itself.
-    to_plane = radius + jnp.sum(s * (centre - wavefront.focus)[:, None], axis=0)
-    distance = jnp.linalg.norm(centre[:, None] - q, axis=0)
-    waves = wave.ravel() + (distance - to_plane) / wavefront.wavelength
-    # dS = R² ds_x ds_y / s_z, and |A|² is per ds_x ds_y: √(dA dS s_z) = A R ds_x ds_y.
-    return Patches((centre[:, None] - q).T, waves, (amplitude * mask).ravel() / distance, wavefront.wavelength)
 
 
 @partial(jax.jit, static_argnames=("size", "supersample"))
@@ -203,8 +182,11 @@ def huygens(
     *,
     size: int,
     supersample: int,
-) -> Float[Array, "size size"]:
-    """A PSF that sums to 1, for an image point that appears at `azimuth` (radians from +x towards +y)."""
+) -> tuple[Float[Array, "size size"], Float[Array, ""]]:
+    """A PSF that sums to 1, for an image point that appears at `azimuth` (radians from +x towards +y).
+
+    Also which part of the patches' light falls on its window: the irradiance is |E|² / λ².
+    """
     waves = patches.waves - patches.waves[jnp.argmax(patches.weight)]
     waves = (waves - jnp.round(waves)).astype(jnp.float32)
     weight = (patches.weight / jnp.max(patches.weight)).astype(jnp.float32)
@@ -214,7 +196,9 @@ def huygens(
     points = jnp.stack(to_meridian(x, y, meridian)).astype(jnp.float32)
     fine = _sum_wavelets(points, patches.back.astype(jnp.float32), waves, weight, patches.wavelength)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
-    return pixels / jnp.sum(pixels)
+    total, brightest = jnp.sum(pixels, dtype=jnp.float64), jnp.max(patches.weight)
+    inside = total * (brightest * pixel / supersample / patches.wavelength) ** 2 / patches.light
+    return pixels / jnp.sum(pixels), inside
 
 
 def _sum_wavelets(

@@ -30,11 +30,9 @@ from ..optics.wavefront import PupilRays, Wavefront, fit_wavefront, rim_angles, 
 from ..optics.zernike import basis
 from .bands import Bands
 from .engine import Report, fold_bands
-from .fourier import chirp_z
-from .poses import Pose, find_pose
-from .propagate import Intensity, intensity
+from .poses import Points, Pose, Requests, find_pose
+from .propagate import Intensity, chirp_z, intensity
 from .pupil_function import turn
-from .requests import Points, Requests
 from .sampling import MOST_SAMPLES, bucket, paper_bound
 
 CLIP_DEGREE = 5
@@ -62,8 +60,8 @@ def paper_psf(requests: Requests, row: int, bands: Bands, size: int) -> tuple[Fl
         lights.append(jax.device_get(_propagate(wavefront, point.azimuth, point.pixel, samples=count, size=size)))
     pixels = np.stack([np.asarray(light.pixels) for light in lights])[None]
     inside = np.array([float(light.inside) for light in lights])[None]
-    psf = np.stack(fold_bands(pixels, bands), axis=1)[0]
-    lost = 1.0 - np.stack(fold_bands(inside, bands), axis=1)[0]
+    psf = fold_bands(pixels, bands)[0]
+    lost = 1.0 - fold_bands(inside, bands)[0]
     report = {
         "status": "ok",
         "samples": samples,

@@ -1,4 +1,9 @@
-"""How a lens stands to its sensor, and how it sees one direction: the same for objects at any depth."""
+"""What PSFs are computed of, points that a lens sees on a sensor, and how each lens stands to its sensor.
+
+    requests ─▶ poses ─▶ wavefronts ─▶ propagation ─▶ bands
+
+`engine` leads from one station to the next. A pose is the same for objects at any depth.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,54 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..errors import DefocusError
 from ..optics.batch import over_lenses
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order
 from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, launch, vergence_of
-from ..optics.system import Bucket, System, stack_systems
+from ..optics.rim import Iris
+from ..optics.system import Bucket, PackedLens, System, stack_systems
 from ..optics.trace import trace
-from .requests import Requests
 
+Number = Float[Any, "*rows"]
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
+
+
+class Points(eqx.Module):
+    """Points of the scene and the sensors that see them; lengths in mm, angles in radians."""
+
+    height: Number  # of the image above the axis
+    azimuth: Number  # direction of the image in the photograph, from +x towards +y
+    depth: Number  # from the entrance pupil, inf allowed
+    focus: Number  # likewise
+    shift: Number  # of the sensor behind the prescription's image plane; nan: it is focused
+    pixel: Number
+    iris: Iris | None = None
+
+    def take(self, rows: Sequence[int] | Int[np.ndarray, " rows"]) -> Points:
+        """Some of the rows."""
+        return jax.tree.map(lambda leaf: leaf[np.asarray(rows)], self)
+
+
+class Requests(eqx.Module):
+    """One PSF for each row of `points`, through `lenses[lens[row]]`. Arrays are numpy's, so that choosing is cheap."""
+
+    lenses: tuple[PackedLens, ...]
+    lens: Int[np.ndarray, " rows"]
+    points: Points
+
+    def __len__(self) -> int:
+        return len(self.lens)
+
+
+def stack_irises(irises: Sequence[Iris | None]) -> Iris | None:
+    """Many irises as one; None where there are none. All must be there, or none."""
+    if all(iris is None for iris in irises):
+        return None
+    if any(iris is None for iris in irises):
+        raise DefocusError("cameras with and without blades: compute their PSFs in two calls")
+    leaves: Any = irises
+    return jax.tree.map(lambda *values: np.stack([np.asarray(v) for v in values]), *leaves)
 
 
 class Pose(eqx.Module):

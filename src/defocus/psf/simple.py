@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import erf
 
+from ..errors import DefocusError
 from .propagate import SUPERSAMPLE
 
+MOST_POINTS = 2**14  # across the window of a Fraunhofer pattern
 FFT_SAMPLES = 2048  # most that the Fraunhofer pattern is computed with
 
 
@@ -52,6 +54,8 @@ def fraunhofer(
     wavelength, pixel = wavelength_nm * 1e-6, pixel_um * 1e-3
     points = max(supersample, int(np.ceil(2.0 * pixel * 2.0 * na / wavelength)))
     points += 1 - points % 2  # odd: a sample in the middle of each pixel
+    if size * points > MOST_POINTS:
+        raise DefocusError(f"{size} pixels take {size * points} points across, more than {MOST_POINTS}: take fewer")
     step = pixel / points
     window = size * pixel + 2.0 * abs(defocus_mm) * na
     count = int(min(2 ** np.ceil(np.log2(window / step + 1.0)), FFT_SAMPLES * 4))
@@ -66,6 +70,12 @@ def fraunhofer(
     fine[low - first : high - first, low - first : high - first] = intensity[low:high, low:high]
     psf = fine.reshape(size, points, size, points).sum(axis=(1, 3))
     return psf / psf.sum()
+
+
+def gaussian_outside(radius_px: float, window: int) -> float:
+    """Part of a Gaussian about pixel window // 2 that a square window does not hold."""
+    edges = (np.array([0, window]) - 0.5 - window // 2) / (np.sqrt(2.0) * max(abs(radius_px) / 2.0, 1e-6))
+    return 1.0 - float(np.diff(erf(edges))[0] / 2.0) ** 2
 
 
 def disk_outside(radius_px: float, window: int) -> float:

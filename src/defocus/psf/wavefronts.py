@@ -24,9 +24,8 @@ from ..optics.pupil import vergence_of
 from ..optics.system import Bucket, System, bucket_of, common_bucket
 from ..optics.wavefront import Strength, Wavefront, energy_strength, find_wavefront
 from .bands import Bands
-from .poses import Pose, poses_of, systems_of
+from .poses import Points, Pose, Requests, poses_of, systems_of
 from .pupil_function import PupilFunction, turn
-from .requests import Points, Requests
 from .sampling import paper_bound
 
 AT_ONCE = {"cpu": 32, "gpu": 256}  # requests of one program

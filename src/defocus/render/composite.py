@@ -16,6 +16,11 @@ surfaces (`scene.front_and_back`). Colours are never clipped: a highlight keeps 
 What remains is that the part of a layer that is covered and the layer's texture are taken as independent within the
 pupil. `parts` cuts each PSF into sectors, seen through the same sector of the pupil in every layer (mirrored in front
 of the focus), and composites each by itself: the more parts, the nearer to following every ray, at their price.
+
+Blurring is by FFT, right up to the border. A photograph is continued beyond its border by reflection (the border's
+pixel is repeated: … c b a | a b c …), far enough for the kernel; a light source outside the frame is not known, a dark
+frame would be wrong. The transform is as long as the continued image, so what wraps around falls on the continuation
+and is cut off. Kernels hold the point in pixel size // 2, sum to what the light should sum to, and may differ per band.
 """
 
 from __future__ import annotations
@@ -26,14 +31,62 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Complex, Float, Int, Shaped
+from scipy.fft import next_fast_len
 
 from ..errors import DefocusError
 from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import Layers
-from .convolve import extend, transform, transform_length, valid_part
 
 SECTOR_FROM_PX = 2.0  # blur radius from which on a PSF's sectors are those of the pupil
+
+
+def transform_length(pixels: int, size: int) -> int:
+    """Length of the FFT for an image of so many pixels and a kernel of `size`."""
+    return next_fast_len(pixels + size - 1, real=True)
+
+
+def mirror_index(index: Int[np.ndarray, " n"], pixels: int) -> Int[np.ndarray, " n"]:
+    """For each pixel number, inside or outside an image, the pixel whose value it repeats."""
+    index = index % (2 * pixels)
+    return np.minimum(index, 2 * pixels - 1 - index)
+
+
+def extend(image: Shaped[Array, "rows cols *channels"], size: int) -> Shaped[Array, "more_rows more_cols *channels"]:
+    """The image continued by reflection, for kernels of `size` pixels."""
+    before, after = size - 1 - size // 2, size // 2  # pixels that the kernel can reach
+    rows, cols = (mirror_index(np.arange(-before, n + after), n) for n in image.shape[:2])
+    return image[rows][:, cols]
+
+
+def transform(
+    planes: Float[Array, "*planes rows cols"], lengths: tuple[int, int]
+) -> Complex[Array, "*planes frequency_rows frequency_cols"]:
+    """Spectra of images or kernels, filled with zeros at their ends."""
+    return jnp.fft.rfft2(planes, s=lengths)
+
+
+def valid_part(
+    spectrum: Complex[Array, "*planes frequency_rows frequency_cols"],
+    lengths: tuple[int, int],
+    shape: tuple[int, int],
+    size: int,
+) -> Float[Array, "*planes rows cols"]:
+    """The image of `shape` from the product of an extended image's spectrum and that of a kernel of `size`."""
+    first = size - 1  # where the whole kernel first lies on the extended image
+    return jnp.fft.irfft2(spectrum, s=lengths)[..., first : first + shape[0], first : first + shape[1]]
+
+
+def convolve(
+    image: Float[Array, "rows cols bands"], psf: Float[Array, "bands size size"]
+) -> Float[Array, "rows cols bands"]:
+    """One photograph with one kernel per band."""
+    rows, cols, _ = image.shape
+    size = psf.shape[-1]
+    lengths = (transform_length(rows, size), transform_length(cols, size))
+    planes = jnp.moveaxis(extend(image, size), -1, 0)
+    product = transform(planes, lengths) * transform(psf, lengths)
+    return jnp.moveaxis(valid_part(product, lengths, (rows, cols), size), 0, -1)
 
 
 def require_kernel(coc_px: Float[Array, "layers"], used: Bool[Array, "layers"], size: int) -> None:
@@ -103,32 +156,15 @@ def composite(
     return jnp.moveaxis(light / jnp.maximum(seen, 1e-6), 0, -1)
 
 
-@partial(jax.jit, static_argnames=("parts", "split"))
+@jax.jit
 def render_layers(
     linear: Float[Array, "rows cols 3"],
     coc_px: Float[Array, "rows cols"],
     layers: Layers,
     psfs: Float[Array, "layers bands size size"],
-    *,
-    parts: int = 1,
-    split: bool = True,
 ) -> Float[Array, "rows cols 3"]:
     """A sharp photograph with its blur radii and layers, defocused: hidden parts filled in, then composited."""
-    return composite(find_surfaces(linear, coc_px, layers, split=split), psfs, layers.coc_px, parts=parts)
-
-
-@partial(jax.jit, static_argnames=("parts", "split"))
-def render_patches(
-    linear: Float[Array, "batch rows cols 3"],
-    coc_px: Float[Array, "batch rows cols"],
-    layers: Layers,
-    psfs: Float[Array, "batch layers bands size size"],
-    *,
-    parts: int = 1,
-    split: bool = True,
-) -> Float[Array, "batch rows cols 3"]:
-    """`render_layers` of many patches, each with its own layers and PSFs, in one program."""
-    return jax.vmap(partial(render_layers, parts=parts, split=split))(linear, coc_px, layers, psfs)
+    return composite(find_surfaces(linear, coc_px, layers), psfs, layers.coc_px)
 
 
 def _sectors(size: int, parts: int, fine: int = 4) -> Float[np.ndarray, "parts size size"]:

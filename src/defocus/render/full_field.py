@@ -9,9 +9,9 @@ layers a tile renders only those that occur in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import DefocusError
 from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import BUCKET, Layers
-from .composite import composite, require_kernel
-from .convolve import mirror_index
+from ..srgb import check_floats
+from .composite import composite, mirror_index, require_kernel
 
 TILE_PX = 512  # with a kernel of 128 pixels, an FFT of 900
 
@@ -43,7 +43,6 @@ def render_photograph(
     *,
     tile_px: int = TILE_PX,
     parts: int = 1,
-    split: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> Float[np.ndarray, "rows cols 3"]:
     """The defocused photograph, linear RGB, of light [rows, cols, 3] and blur radii [rows, cols].
@@ -52,6 +51,7 @@ def render_photograph(
     that is called once for each of `nodes` = (rows, columns); no more than two rows of nodes are kept. Nodes stand at
     `node_places`.
     """
+    check_floats(linear, "linear light")
     photo, coc = np.asarray(linear, np.float32), np.asarray(coc_px, np.float32)
     if photo.shape != (*coc.shape, 3) or layers.position.shape != coc.shape:
         raise DefocusError(
@@ -67,19 +67,19 @@ def render_photograph(
     if tile_px < 16 or parts < 1:
         raise DefocusError(f"tiles of {tile_px} px, {parts} parts; expected tiles of 16 px or more and a part or more")
 
-    known: dict[tuple[int, int], Float[Array, "layers bands size size"]] = {}
+    kernels: dict[tuple[int, int], Float[Array, "layers bands size size"]] = {}
 
     def at_node(node: tuple[int, int]) -> Float[Array, "layers bands size size"]:
-        if node not in known:
-            made = jnp.asarray(psfs(*node) if callable(psfs) else psfs[node], jnp.float32)
-            if made.ndim != 4 or made.shape[0] != layers.coc_px.shape[0]:
+        if node not in kernels:
+            kernel = jnp.asarray(psfs(*node) if callable(psfs) else psfs[node], jnp.float32)
+            if kernel.ndim != 4 or kernel.shape[0] != layers.coc_px.shape[0]:
                 raise DefocusError(
-                    f"PSFs of shape {made.shape} at node {node} for {layers.coc_px.shape[0]} layers; expected "
+                    f"PSFs of shape {kernel.shape} at node {node} for {layers.coc_px.shape[0]} layers; expected "
                     "[layers, bands, size, size]"
                 )
-            require_kernel(layers.coc_px, layers.used, made.shape[-1])
-            known[node] = made
-        return known[node]
+            require_kernel(layers.coc_px, layers.used, kernel.shape[-1])
+            kernels[node] = kernel
+        return kernels[node]
 
     position = np.asarray(layers.position)
     places = tuple(node_places(n, count) for n, count in zip(coc.shape, nodes, strict=True))
@@ -89,26 +89,23 @@ def render_photograph(
     blurred = np.empty_like(photo)
     done = 0
     for i, down in enumerate(spans[0]):
-        for key in [key for key in known if key[0] < i]:
-            del known[key]
+        for key in [key for key in kernels if key[0] < i]:
+            del kernels[key]
         for j, across in enumerate(spans[1]):
-            corners = [(r, c) for r in _ends(i, nodes[0]) for c in _ends(j, nodes[1])]
-            for top, left in _starts(down, across, tile):
-                size = at_node(corners[0]).shape[-1]
-                margin = size
+            corners = list(product(range(i, min(i + 2, nodes[0])), range(j, min(j + 2, nodes[1]))))
+            for top, left in product(range(*down, tile[0]), range(*across, tile[1])):
+                margin = at_node(corners[0]).shape[-1]
                 at_rows = mirror_index(np.arange(top - margin, top + tile[0] + margin), coc.shape[0])
                 at_cols = mirror_index(np.arange(left - margin, left + tile[1] + margin), coc.shape[1])
                 window = np.ix_(at_rows, at_cols)
                 cut = Layers(layers.coc_px, layers.depth_m, layers.used, jnp.asarray(position[window]), layers.step_px)
-                surfaces, occurs = _tile_surfaces(
-                    jnp.asarray(photo[window]), jnp.asarray(coc[window]), cut, split=split
-                )
-                chosen, renumbered = _chosen(np.asarray(occurs))
+                surfaces, occurs = _tile_surfaces(jnp.asarray(photo[window]), jnp.asarray(coc[window]), cut)
+                present, renumbered = _present(np.asarray(occurs))
                 weights = _blend(places, corners, (top, left), tile)
                 picture = _render_tile(
                     surfaces,
-                    jnp.stack([at_node(corner)[chosen] for corner in corners]),
-                    layers.coc_px[chosen],
+                    jnp.stack([at_node(corner)[present] for corner in corners]),
+                    layers.coc_px[present],
                     jnp.asarray(renumbered),
                     jnp.asarray(weights),
                     parts=parts,
@@ -121,12 +118,12 @@ def render_photograph(
     return blurred
 
 
-@partial(jax.jit, static_argnames="split")
+@jax.jit
 def _tile_surfaces(
-    linear: Float[Array, "rows cols 3"], coc_px: Float[Array, "rows cols"], layers: Layers, *, split: bool
+    linear: Float[Array, "rows cols 3"], coc_px: Float[Array, "rows cols"], layers: Layers
 ) -> tuple[Surfaces, Bool[Array, "layers"]]:
     """Front and back of a tile with its margin, and which layers occur in them."""
-    surfaces = find_surfaces(linear, coc_px, layers, split=split)
+    surfaces = find_surfaces(linear, coc_px, layers)
     occurs = jnp.zeros(layers.coc_px.shape, bool)
     behind = jnp.where(surfaces.has_back, surfaces.back_position, surfaces.front_position)
     for position in (surfaces.front_position, behind):
@@ -167,7 +164,7 @@ def _render_tile(
     return sum((w[..., None] * p for w, p in zip(weights, inside, strict=True)), jnp.float32(0.0))
 
 
-def _chosen(occurs: Bool[np.ndarray, "layers"]) -> tuple[Int[np.ndarray, "chosen"], Float[np.ndarray, "layers"]]:
+def _present(occurs: Bool[np.ndarray, "layers"]) -> tuple[Int[np.ndarray, "present"], Float[np.ndarray, "layers"]]:
     """The layers that occur, padded with the last of them to a whole bucket, and every layer's new number."""
     present = np.flatnonzero(occurs)
     # Padding layers stand before the far end, where no pixel is.
@@ -182,16 +179,6 @@ def _cells(pixels: int, places: Float[np.ndarray, "nodes"]) -> list[tuple[int, i
         return [(0, pixels)]
     edges = [0, *(int(np.ceil(p)) for p in places[1:-1]), pixels]
     return [(start, end) for start, end in pairwise(edges)]
-
-
-def _ends(cell: int, nodes: int) -> list[int]:
-    return [cell, cell + 1] if nodes > 1 else [0]
-
-
-def _starts(down: tuple[int, int], across: tuple[int, int], tile: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    for top in range(*down, tile[0]):
-        for left in range(*across, tile[1]):
-            yield top, left
 
 
 def _blend(

@@ -22,13 +22,14 @@ from .._lazy import drawn
 from ..errors import DefocusError
 from ..photo import SRGB, Noise, Response, SensorColour, encode
 from ..photo import synthesise_saturation as brighten
-from ..photo.exposure import expose, expose_sharp, noise_key
+from ..photo.isp import expose, expose_sharp, noise_key
 from ..photo.light import as_linear_light
 from ..psf.bands import BandsLike, picture_bands
 from ..psf.engine import PsfOptions, Side
 from ..psf.window import window_for
 from ..scene.inpaint import EDGE_PX, REACH_PX
 from ..scene.layers import MOST_LAYERS, Layers, cut_layers
+from ..tracing import check_number
 from .full_field import TILE_PX, render_photograph
 from .node_psfs import NodePsfs, find_node_psfs, node_fields
 
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 MOST_KERNEL_PX = 256
 NODES = (3, 5)  # along the short and the long side
 PARTS = 1  # of the pupil, each composited by itself: see `composite`
+WHOLE = (  # settings that are whole numbers, from, to
+    ("most_layers", 2, 4096),
+    ("most_kernel_px", 1, 4096),
+    ("parts", 1, 64),
+    ("tile_px", 16, 65536),
+    ("seed", 0, 2**63 - 1),
+)
 
 Progress = Callable[[str, float], None]
 
@@ -113,6 +121,28 @@ class PhotographOptions:
     exact: bool = False
     progress: Progress | None = None
 
+    def __post_init__(self) -> None:
+        picture_bands(self.bands)
+        PsfOptions(side=self.side, exact=self.exact)
+        for name, low, high in WHOLE:
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or not low <= value <= high:
+                raise DefocusError(f"{name} {value!r}; expected a whole number from {low} to {high}")
+        check_number("step_px", self.step_px, "", "a positive number", math.inf)
+        check_number("saturation", self.saturation, "", "a number from 0", math.inf, -math.ulp(0.0))
+        if self.patch is not None and self.nodes is not None:
+            raise DefocusError("a patch has one PSF for the whole picture; nodes are for the full field")
+        if self.patch is not None and not (_is_pair(self.patch, float) and math.hypot(*self.patch) <= 1.0):
+            raise DefocusError(f"patch at field {self.patch!r}, outside the image circle of radius 1 or no pair")
+        if self.nodes is not None and not (_is_pair(self.nodes, int) and all(1 <= n <= 64 for n in self.nodes)):
+            raise DefocusError(f"{self.nodes!r} nodes; expected 1 to 64 rows and columns")
+        for name, kind in (("noise", Noise), ("colour", SensorColour), ("response", Response)):
+            value = getattr(self, name)
+            if not isinstance(value, kind) and (value is not None or name == "response"):
+                raise DefocusError(f"{name} {value!r}; expected a {kind.__name__} of defocus.photo")
+        if self.noise is not None and not self.sensor:
+            raise DefocusError("noise is the sensor's: it needs the step through the mosaic")
+
     def stage(self, name: str) -> Callable[[float], None] | None:
         """Progress of one stage."""
         call = self.progress
@@ -126,7 +156,7 @@ def take_photograph(
     options: PhotographOptions,
 ) -> Photograph:
     """A sharp photograph (linear sRGB) with its depth (metres, positive, inf allowed), through the camera's lens."""
-    light, depth = _check(linear, depth_m, options)
+    light, depth = _check(linear, depth_m)
     bands = picture_bands(options.bands)
     notes: list[str] = []
     seconds: dict[str, float] = {}
@@ -134,7 +164,7 @@ def take_photograph(
 
     start = time.perf_counter()
     if options.saturation > 0.0:
-        light = np.asarray(brighten(light, options.saturation))
+        light = np.asarray(brighten(jnp.asarray(light), options.saturation))
     camera.require_imaged(depth)
     coc = np.asarray(camera.circle_of_confusion_px(depth), np.float32)
     _require_room(camera, coc, depth, options.most_kernel_px)
@@ -199,7 +229,7 @@ def take_photograph(
 def _pictures(
     sharp: Float[np.ndarray, "rows cols 3"], blurred: Float[np.ndarray, "rows cols 3"], options: PhotographOptions
 ) -> tuple[Picture, Picture]:
-    """The sharp and the blurred light as pictures: through the sensor (`photo.exposure`), or encoded as they are."""
+    """The sharp and the blurred light as pictures: through the sensor (`photo.isp`), or encoded as they are."""
     if not options.sensor:
         plain = [Picture(light, None, np.asarray(encode(light, options.response))) for light in (sharp, blurred)]
         return plain[0], plain[1]
@@ -214,10 +244,14 @@ def _pictures(
     )
 
 
-def _check(linear: Any, depth_m: Any, options: PhotographOptions) -> tuple[np.ndarray, np.ndarray]:
+def _check(linear: Any, depth_m: Any) -> tuple[np.ndarray, np.ndarray]:
     """Light and depth as float32. Raises `DefocusError` for what is no photograph."""
-    light, depth = as_linear_light(linear), np.asarray(depth_m, np.float32)
-    patch, nodes = options.patch, options.nodes
+    light, depth = as_linear_light(linear), np.asarray(depth_m)
+    if depth.dtype.kind != "f":
+        raise DefocusError(
+            f"depths of type {depth.dtype}; expected metres as floats: whole numbers of millimetres are depth * 1e-3"
+        )
+    depth = depth.astype(np.float32, copy=False)
     if depth.shape != light.shape[:2]:
         raise DefocusError(
             f"a depth map of {depth.shape[::-1]} pixels for a photograph of {light.shape[1::-1]}: resize one of them"
@@ -228,17 +262,12 @@ def _check(linear: Any, depth_m: Any, options: PhotographOptions) -> tuple[np.nd
             f"the depth of pixel {tuple(map(int, bad))} is {depth[tuple(bad)]} m; expected a positive number or inf: "
             "fill the holes first (`scene.depth_maps.complete_depth`)"
         )
-    if patch is not None and nodes is not None:
-        raise DefocusError("a patch has one PSF for the whole picture; nodes are for the full field")
-    if patch is not None and not math.hypot(*patch) <= 1.0:
-        raise DefocusError(f"patch at field {patch}, outside the image circle of radius 1")
-    if nodes is not None and not all(1 <= n <= 64 for n in nodes):
-        raise DefocusError(f"{nodes} nodes; expected 1 to 64 rows and columns")
-    if options.noise is not None and not options.sensor:
-        raise DefocusError("noise is the sensor's: it needs the step through the mosaic")
-    if not (math.isfinite(options.saturation) and options.saturation >= 0.0):
-        raise DefocusError(f"saturation {options.saturation}; expected a number of 0 or more")
     return light, depth
+
+
+def _is_pair(value: Any, kind: type[float | int]) -> bool:
+    numbers = (int, float, np.integer, np.floating) if kind is float else (int, np.integer)
+    return np.shape(value) == (2,) and all(isinstance(number, numbers) for number in value)
 
 
 def hidden_note(coc: Float[np.ndarray, "rows cols"]) -> list[str]:

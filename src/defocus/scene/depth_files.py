@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,7 @@ from jaxtyping import Float
 from ..errors import DepthError, MissingPackageError
 from ..files.arrays import read_npy, read_npz
 from ..files.pictures import opened_image
+from ..files.png import MAX_PIXELS
 from ..files.stores import write_file, writing_file
 from .depth_maps import DepthMap, Intrinsics, complete_depth
 
@@ -56,6 +58,7 @@ def read_depth(path: str | Path, *, scale_m: float | None = None) -> DepthMap:
             file=path,
         )
     stored = np.asarray(stored)
+    _check_size(path, stored.size)
     if stored.ndim == 3 and 1 in (stored.shape[0], stored.shape[2]):
         stored = stored[0] if stored.shape[0] == 1 else stored[..., 0]
     if stored.dtype.kind not in "fiu":
@@ -97,7 +100,10 @@ def write_depth(
         write_file(path, header + depth.astype("<f4").tobytes())
     else:
         exr = _openexr("writing")
-        exr.File({"compression": exr.ZIP_COMPRESSION, "type": exr.scanlineimage}, {"Z": depth}).write(str(path))
+        with tempfile.TemporaryDirectory() as folder:  # the package writes to names alone
+            name = Path(folder, "depth.exr")
+            exr.File({"compression": exr.ZIP_COMPRESSION, "type": exr.scanlineimage}, {"Z": depth}).write(str(name))
+            write_file(path, name.read_bytes())
 
 
 def check_depth_path(path: str | Path, *, writable: bool = False) -> str:
@@ -111,6 +117,11 @@ def check_depth_path(path: str | Path, *, writable: bool = False) -> str:
     if writable and kind == ".exr":
         _openexr("writing")
     return kind
+
+
+def _check_size(path: Path, pixels: int) -> None:
+    if pixels > MAX_PIXELS:
+        raise DepthError(f"{pixels:,} pixels are more than the {MAX_PIXELS:,} that are read", file=path)
 
 
 def _read_npz(path: Path, scale_m: float | None) -> tuple[Plane, Intrinsics | None, tuple[str, ...]]:
@@ -170,6 +181,11 @@ def _floats(path: Path, data: bytes, width: int, height: int, order: str) -> np.
 
 def _read_exr(path: Path) -> np.ndarray:
     exr = _openexr("reading")
+    with path.open("rb") as file:
+        head = file.read(2**16)
+    for window in re.finditer(rb"dataWindow\0box2i\0\x10\0\0\0(.{16})", head, re.DOTALL):
+        left, top, right, bottom = struct.unpack("<4i", window[1])
+        _check_size(path, (right - left + 1) * (bottom - top + 1))
     try:
         channels = exr.File(str(path), separate_channels=True).channels()
     except Exception as error:  # OpenEXR's own exceptions have no common base

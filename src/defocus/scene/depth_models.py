@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, DepthError, MissingExtraError
+from ..srgb import check_floats
 from .depth_maps import DepthMap, complete_depth
 
 FRAME_DIAGONAL_MM = math.hypot(36.0, 24.0)
@@ -81,6 +82,7 @@ def estimate_depth(
         raise DefocusError(f"depth model {model!r}; known are {', '.join(MODELS)}")
     if focal_px is not None and not 0.0 < focal_px < math.inf:
         raise DefocusError(f"focal length {focal_px} px; expected a positive number")
+    check_floats(srgb, "display values")
     if srgb.ndim != 3 or srgb.shape[2] != 3 or not np.all(np.isfinite(srgb)):
         raise DefocusError(f"a picture of shape {srgb.shape}, or values that are not finite; expected [h, w, 3]")
     source = MODELS[model] if weights is None else str(weights)

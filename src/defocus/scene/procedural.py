@@ -14,10 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError
-from .compositions import COMPOSITIONS
-from .raysampled import PinholePicture, hidden_surface, ray_sampled, sharp_picture
+from .compositions import COMPOSITIONS, FRAME_DIAGONAL_MM, Studio
+from .raysampled import PinholePicture, pinhole_picture, ray_sampled
 from .shapes import SceneShape
-from .studio import FRAME_DIAGONAL_MM, Studio
 from .thin_lens import PinholeView, ThinLens
 
 SCENES: tuple[str, ...] = tuple(COMPOSITIONS)
@@ -38,11 +37,11 @@ class Scene:
 
     def picture(self, samples: int = 64, margin_px: int = 0) -> PinholePicture:
         """The sharp picture with its depth; `margin_px` adds what lies beyond the frame, on each side."""
-        return sharp_picture(self.surfaces, self.view.padded(margin_px), samples)
+        return pinhole_picture(self.surfaces, self.view.padded(margin_px), samples)
 
     def hidden(self, samples: int = 64, margin_px: int = 0) -> PinholePicture:
         """What lies behind the first surface of each pixel."""
-        return hidden_surface(self.surfaces, self.view.padded(margin_px), samples)
+        return pinhole_picture(self.surfaces, self.view.padded(margin_px), samples, hidden=True)
 
     def truth(
         self,

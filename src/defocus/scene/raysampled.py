@@ -1,15 +1,22 @@
 """The truth for rendering: pictures of procedural scenes by casting rays, with exact visibility.
 
-`sharp_picture` looks through a pinhole, `ray_sampled` through many points of a finite pupil, every ray on its own way
-past whatever stands before it (geometry: `thin_lens`). A pixel is the mean over its area: each pupil point has its own
-place in the pixel, evenly spread, so that a thousand points also smooth a thousand ways. `hidden_surface` looks behind
-the first surface, for the judgement of what is filled in there.
+`pinhole_picture` looks through a pinhole, or behind the first surface for the judgement of what is filled in there;
+`ray_sampled` through many points of a finite pupil, every ray on its own way past whatever stands before it (geometry:
+`thin_lens`). A pixel is the mean over its area: each pupil point has its own place in the pixel, evenly spread, so that
+a thousand points also smooth a thousand ways.
+
+A ray has four coordinates, two in the pupil and two in its pixel. They are the columns of one Sobol sequence with a
+digital shift (Owen's book, ch. 15-17): any two or more of them fill their square evenly together. Against a sunflower
+spiral with its own sequence in the pixel, edges come out with less than half the error at 1024 rays. Counts that are
+powers of two are best. Coordinates of the pupil are as seen from behind the camera, x to the right and y up, in units
+of the radius of the round pupil; a pupil of another shape has its area, π.
 
 Cost: about surfaces × pixels × points; 256×256 pixels and 1024 points take some ten seconds on one core.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +24,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..errors import DefocusError
-from .pupil_points import disc, pixel_offsets
 from .shapes import SceneShape
 from .thin_lens import PinholeView, ThinLens
 
@@ -26,6 +32,10 @@ AXIS = (0.0, 0.0)
 SPARSE = 0.15  # share of a window's pixels below which they are read one by one
 APART = np.float32(1.0 - 1e-5)  # strips of one floor overlap by a hair: they are not behind each other
 FARTHEST = np.float32(np.finfo(np.float32).max)  # stands for infinitely far, where inf stands for nothing met
+
+
+BITS = 30  # of the Sobol numbers
+SHIFT = (0x2545F491, 0x1B873593, 0x0DEADBE5, 0x3C6EF372)  # random bits, one number for each coordinate
 
 
 @dataclass(frozen=True)
@@ -39,36 +49,27 @@ class PinholePicture:
     valid: Bool[np.ndarray, "height width"]
 
 
-def sharp_picture(surfaces: Sequence[SceneShape], view: PinholeView, samples: int = 64) -> PinholePicture:
-    """The scene through a pinhole, each pixel the mean of `samples` rays."""
-    linear = np.zeros((view.height, view.width, 3), dtype=np.float32)
-    depth = np.empty((view.height, view.width), dtype=np.float32)
-    number = np.empty((view.height, view.width), dtype=np.int32)
-    for rows in _bands(view):
-        depth[rows], number[rows], _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, coloured=False)
-        for offset in pixel_offsets(samples):
-            _, met, colour = _cast(surfaces, view, rows, AXIS, 0.0, _pair(offset))
-            _refuse_nothing(met, view)
-            linear[rows] += colour
-    return PinholePicture(linear / np.float32(samples), _public_depth(depth), number, np.ones(depth.shape, dtype=bool))
+def pinhole_picture(
+    surfaces: Sequence[SceneShape], view: PinholeView, samples: int = 64, *, hidden: bool = False
+) -> PinholePicture:
+    """The scene through a pinhole, each pixel the mean of `samples` rays.
 
-
-def hidden_surface(surfaces: Sequence[SceneShape], view: PinholeView, samples: int = 64) -> PinholePicture:
-    """What the pinhole would see if the surface in the middle of each pixel, and all that is nearer, were not there.
-
-    Where there is nothing behind, `valid` is false, the colour 0 and the depth nan.
+    With `hidden`, what the pinhole would see if the surface in the middle of each pixel, and all that is nearer, were
+    not there. Where there is nothing behind, `valid` is false, the colour 0 and the depth nan.
     """
     linear = np.zeros((view.height, view.width, 3), dtype=np.float32)
     depth = np.empty((view.height, view.width), dtype=np.float32)
     number = np.empty((view.height, view.width), dtype=np.int32)
     for rows in _bands(view):
-        first_depth, first, _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, coloured=False)
-
-        behind = (first_depth, first)
-        depth[rows], number[rows], _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, behind=behind, coloured=False)
-        met = np.zeros(first.shape, dtype=np.float32)
+        depth[rows], number[rows], _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, coloured=False)
+        behind = (depth[rows].copy(), number[rows].copy()) if hidden else None
+        if hidden:
+            depth[rows], number[rows], _ = _cast(surfaces, view, rows, AXIS, 0.0, AXIS, behind=behind, coloured=False)
+        met = np.zeros(number[rows].shape, dtype=np.float32)
         for offset in pixel_offsets(samples):
             _, index, colour = _cast(surfaces, view, rows, AXIS, 0.0, _pair(offset), behind=behind)
+            if not hidden:
+                _refuse_nothing(index, view)
             met += index >= 0
             linear[rows] += colour
         linear[rows] /= np.maximum(met, 1.0)[..., None]
@@ -196,3 +197,48 @@ def _cast(
             column, row = (np.broadcast_to(v, visible.shape)[visible] for v in (hit.column, hit.row))
             part[visible] = surfaces[index].colour(column, row)
     return depth, number, colour
+
+
+def _square(count: int, columns: slice, variant: int) -> Float[np.ndarray, "{count} 2"]:
+    """Two of the four coordinates, in 0..1."""
+    from scipy.stats import qmc
+
+    if count < 1:
+        raise DefocusError(f"{count} pupil points; expected at least one")
+    points = qmc.Sobol(4, scramble=False, bits=BITS).random_base2(math.ceil(math.log2(count)))[:count, columns]
+    shift = np.array(SHIFT, dtype=np.uint64)[columns] * np.uint64(2 * variant + 1) % np.uint64(1 << BITS)
+    shifted = (points * 2.0**BITS).astype(np.uint64) ^ shift
+    return (shifted + 0.5) / 2.0**BITS
+
+
+def disc(count: int, variant: int = 0) -> Float[np.ndarray, "{count} 2"]:
+    """The round pupil. Another `variant` is another set, as even: their difference tells the error of the sum."""
+    x, y = (2.0 * _square(count, slice(0, 2), variant) - 1.0).T
+    # Squares about the centre become circles (Shirley and Chiu, 1997): area stays, and neighbours stay neighbours.
+    flat = np.abs(x) > np.abs(y)
+    radius = np.where(flat, x, y)
+    angle = math.pi / 4.0 * np.where(flat, y / np.where(flat, x, 1.0), 2.0 - x / np.where(flat, 1.0, y))
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
+def polygon(count: int, blades: int, rotation_deg: float = 90.0, variant: int = 0) -> Float[np.ndarray, "{count} 2"]:
+    """A regular polygon with the area of the round pupil.
+
+    `rotation_deg` is where a corner shows in the blur of points nearer than the focus, counter-clockwise from the
+    right; farther points show it turned by 180°. It is the convention of `Camera`'s blades.
+    """
+    if not 3 <= blades <= 64:
+        raise DefocusError(f"{blades} blades; expected 3 to 64")
+    square = _square(count, slice(0, 2), variant)
+    corner = math.sqrt(2.0 * math.pi / (blades * math.sin(2.0 * math.pi / blades)))
+    # The near blur is the pupil turned by 180°: so is the angle of its corner.
+    angle = math.radians(rotation_deg + 180.0) + 2.0 * math.pi * np.arange(blades + 1) / blades
+    corners = corner * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    side = np.floor(square[:, 0] * blades).astype(int)
+    along = (square[:, :1] * blades) - side[:, None]
+    return np.sqrt(square[:, 1:]) * ((1.0 - along) * corners[side] + along * corners[side + 1])
+
+
+def pixel_offsets(count: int, variant: int = 0) -> Float[np.ndarray, "{count} 2"]:
+    """Places in a pixel, from −0.5 to 0.5 to the right and down, for rays with these pupil points."""
+    return _square(count, slice(2, 4), variant) - 0.5

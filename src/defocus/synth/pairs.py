@@ -22,7 +22,7 @@ from ..errors import DatasetError
 from ..optics.paraxial import ParaxialCamera
 from ..photo import SRGB, Noise, SensorColour, encode, stack_colours
 from ..photo import synthesise_saturation as brighten
-from ..photo.exposure import expose, expose_sharp, noise_key
+from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
 from ..render.composite import render_layers
 from ..scene.layers import Layers, quantise
