@@ -40,13 +40,11 @@ def shared() -> Path:
 
 
 # Files that use the same programs run in one process, one after the other: what the first traced and compiled, or made
-# as a fixture, the others find. The two large families begin first, side by side; a worker that is left alone with a
+# as a fixture, the others find. The large families begin first; a worker that is left alone with a
 # slow file at the end would cost minutes.
 FAMILIES = {
     "psf": (
         "test_psf_camera.py",
-        "test_gradients.py",
-        "test_programs_of_users.py",
         "test_psf.py",
         "test_cli_blur.py",
         "test_alignment.py",
@@ -60,7 +58,9 @@ FAMILIES = {
         "test_ablation.py",
         "test_bad_input.py",
         "test_show.py",
+        "test_repair.py",
     ),
+    "gradients": ("test_programs_of_users.py", "test_gradients.py"),
     "survey": (
         "test_survey_collection.py",
         "test_library.py",
