@@ -147,7 +147,7 @@ def test_a_tilt_moves_the_image(axis: int) -> None:
 
 
 def test_the_chirp_z_transform_is_the_matrix_product() -> None:
-    options = {"samples": 256, "size": 65}
+    options = {"samples": 128, "size": 33}
     product, chirp = (
         np.asarray(intensity(tilted(0), jnp.array(2e-3), **options, **how).pixels)
         for how in ({}, {"transform": chirp_z})

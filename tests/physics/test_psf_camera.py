@@ -188,9 +188,9 @@ def test_comparison_methods_refuse_what_the_default_refuses(summicron: Lens, met
     ):
         with pytest.raises(DefocusError):
             camera.psf(depth, field, size=size, bands="d", method=method)
-    points = {"supersample": 1} if method == "huygens" else {}  # the sum is slow
-    with pytest.raises(TraceError, match="outside 4 pixels"):
-        camera.psf(1.3, size=4, bands="d", method=method, **points)
+    if method != "huygens":  # a sum of 17 s; what it measures of its energy, the test of the sum compares
+        with pytest.raises(TraceError, match="outside 4 pixels"):
+            camera.psf(1.3, size=4, bands="d", method=method)
 
 
 def test_points_that_measure_no_energy_say_so(summicron: Lens) -> None:
