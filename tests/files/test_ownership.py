@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from defocus.errors import OwnershipError
-from defocus.files.ownership import FILES, MARK, OwnedFolder, check_not_input, claim, read_mark
+from defocus.files.ownership import (
+    FILES,
+    MARK,
+    OwnedFolder,
+    check_no_folder_of_ours,
+    check_not_input,
+    claim,
+    read_mark,
+)
 from defocus.files.stores import open_store
 
 
@@ -148,3 +156,11 @@ def test_a_result_never_takes_the_place_of_its_source(tmp_path: Path, monkeypatc
     check_not_input("new.png", [photo])
     check_not_input(None, [photo])
     check_not_input(other, [photo, None])
+
+
+def test_single_results_do_not_go_into_folders_of_other_commands(tmp_path: Path) -> None:
+    OwnedFolder(tmp_path / "pairs", "data set")
+    for place in ("pairs/train_c/source/000001.png", "pairs/x.png", "pairs"):
+        with pytest.raises(OwnershipError, match="the folder of a data set"):
+            check_no_folder_of_ours(tmp_path / place)
+    check_no_folder_of_ours(tmp_path / "x.png")

@@ -18,7 +18,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from defocus.draw import draw_samples, save
-from defocus.errors import DatasetError, DefocusError
+from defocus.errors import DatasetError, DefocusError, OwnershipError
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
@@ -254,6 +254,11 @@ def test_the_report_shows_pairs_and_numbers(tmp_path: Path, layout: str, bits: i
     assert "blur 6.25 s" in words
     assert "train.pairs: 40000 -> 6" in words
     assert write_report(folder, tmp_path / "again.html").read_text(encoding="utf-8") == text
+    assert write_report(folder) == out, "the page that was written here is replaced"
+    out.write_text("my own page")
+    with pytest.raises(OwnershipError, match="is not the page that was written here"):
+        write_report(folder)
+    assert out.read_text() == "my own page"
 
 
 def test_reasons_that_differ_in_numbers_are_one() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ..errors import ConfigError, DefocusError
+from ..files.ownership import check_no_folder_of_ours
 from .options import DeviceOption, write_new
 from .progress import ProgressBar, show_synthesis, show_training
 
@@ -141,6 +142,7 @@ def groundtruth(
     from ..evaluate.ground_truth_page import write_ground_truth
     from ..evaluate.test_sets import find_real_pairs
 
+    check_no_folder_of_ours(out)
     images = find_real_pairs(folder, sharp=sharp, kind=kind, split=split, limit=limit)
     title = folder.resolve().name + (f" against {sharp.resolve().name}" if sharp is not None else "")
     with ProgressBar() as bar:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import DefocusError
-from ..files.ownership import OwnedFolder, check_not_input
+from ..files.ownership import OwnedFolder, check_no_folder_of_ours, check_not_input
 from ..files.stores import check_output
 from ..survey.criteria import Criteria
 from .options import LensArgument, check_outputs, command, print_files
@@ -105,6 +105,7 @@ def convert(
 
     lens = load_lens(source)
     check_not_input(target, [lens.source])
+    check_no_folder_of_ours(target)
     save_lens(lens, target)
     for note in lens.notes:
         typer.echo(f"note: {note}", err=True)
@@ -128,6 +129,7 @@ def survey(
         raise DefocusError(f"{folder}: no lens files (.zmx, .seq, .txt, .json) in this folder")
     check_output(out, (out.suffix.lower(),))  # any ending will do
     check_not_input(out, files)
+    check_no_folder_of_ours(out)
     pictures = OwnedFolder(plots, "survey of lenses") if plots is not None else None
     began = time.monotonic()
     with ProgressBar() as bar:

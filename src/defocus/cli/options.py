@@ -130,11 +130,12 @@ def whole_pair(option: str, text: str, expected: str) -> tuple[int, int]:
 def check_outputs(
     *outputs: tuple[Path | None, str | Callable[[Path], object]], inputs: Iterable[str | Path | None] = ()
 ) -> None:
-    """Refuse, before the long work, a name that cannot be written, that is read here, or that two results have.
+    """Refuse, before the long work, a name that cannot be written, that is read here, or that two results have, and a
+    place in a folder that one of our commands looks after.
 
     Each output comes with the ending that it must have, or with the function that looks at its name; "figure" is one.
     """
-    from ..files.ownership import check_not_input
+    from ..files.ownership import check_no_folder_of_ours, check_not_input
     from ..files.stores import check_output
 
     names = [str(name) for name in inputs if name is not None]
@@ -152,6 +153,7 @@ def check_outputs(
         else:
             check_output(path, (check,))
         check_not_input(path, names)
+        check_no_folder_of_ours(path)
         if path.resolve() in places:
             raise DefocusError(f"{path}: two results cannot have one name")
         places.add(path.resolve())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from ..errors import DatasetError, DefocusError
-from .options import write_new
+from .options import check_outputs, write_new
 from .progress import ProgressBar, show_synthesis
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def show(
     ),
 ) -> None:
     """Make one pair again from its metadata alone, compare it bit for bit, draw its PSFs, layers and depth."""
-    from ..draw import check_figure_path, draw_pair, save
+    from ..draw import draw_pair, save
     from ..synth.plan import load_plan
     from ..synth.show import show_pair
 
     file = out or Path(f"{pair}.png")
-    check_figure_path(file)
+    check_outputs((file, "figure"))
     remade = show_pair(folder, pair, None if plan is None else load_plan(plan))
     verdict = "the same bytes" if remade.same else f"{', '.join(remade.differing)} DIFFER"
     figure = draw_pair(
@@ -145,6 +145,7 @@ def report(
     """Write one page with a contact sheet, histograms, rejected items and speed."""
     from ..synth.report import write_report
 
+    check_outputs((out, ".html"))
     typer.echo(f"wrote {write_report(folder, out)}")
 
 

@@ -9,7 +9,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .exif import Exif
     from .journal import Journal
-    from .ownership import Mark, OwnedFolder, check_not_input, claim, read_mark, strangers
+    from .ownership import Mark, OwnedFolder, check_no_folder_of_ours, check_not_input, claim, read_mark, strangers
     from .pair_folders import PairFiles, PairReader, find_pairs, is_pair_folder, read_records
     from .pictures import (
         check_picture_path,
@@ -33,6 +33,7 @@ __all__ = [
     "PairFiles",
     "PairReader",
     "Store",
+    "check_no_folder_of_ours",
     "check_not_input",
     "check_output",
     "check_picture_path",

@@ -208,6 +208,16 @@ class OwnedFolder:
         self._written[name] = _status(self.path / name)
 
 
+def check_no_folder_of_ours(path: str | Path) -> None:
+    """Raise `OwnershipError` for a result that would lie in a folder that one of our commands looks after."""
+    place = Path(path).resolve()
+    for folder in (place, *place.parents):
+        if (folder / MARK).is_file():
+            mark = read_mark(open_store(folder))
+            kind = _article(mark.kind) if mark else "another command"
+            raise OwnershipError(f"lies in {folder}, the folder of {kind}: choose another place", file=path)
+
+
 def check_not_input(output: str | Path | None, inputs: Iterable[str | Path | None]) -> None:
     """Raise `OwnershipError` where a result would take the place of a file that it is made of, by whatever name."""
     if output is None:

@@ -56,4 +56,5 @@ def spill_refusal(energy_outside: float, reach_px: float, window: int) -> str:
     if energy_outside <= MOST_SPILL:
         return ""
     holds = math.ceil(2.4 * reach_px)
-    return f"{energy_outside:.0%} of the light falls outside {window} pixels; a window of about {holds} holds it"
+    advice = f"a window of about {holds} holds it" if holds > window else "diffraction spreads it, take a larger window"
+    return f"{energy_outside:.0%} of the light falls outside {window} pixels; {advice}"

@@ -29,7 +29,7 @@ from jaxtyping import Float
 from ..errors import DefocusError, PhotoError
 from ..files.exif import Metadata, metadata_of, read_metadata
 from ..files.journal import Journal
-from ..files.ownership import file_sum
+from ..files.ownership import check_no_folder_of_ours, file_sum
 from ..files.pictures import (
     FORMATS,
     KINDS,
@@ -88,6 +88,7 @@ class DeblurFolder:
 
     def __init__(self, folder: str | Path, by: Mapping[str, Any]) -> None:
         self.folder = Path(folder).absolute()
+        check_no_folder_of_ours(self.folder)
         open_store(self.folder).check_writable()
         self.by = json.loads(json.dumps(dict(by), default=str))
         self._journal = Journal(self.folder / LINES, "result")

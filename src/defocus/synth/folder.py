@@ -22,7 +22,7 @@ from ..errors import DatasetError
 from ..files.ownership import MARK, Mark, claim, read_mark
 from ..files.pair_folders import LEDGER, PLAN, existing_store, is_pair_folder, read_records
 from ..files.stores import Store, open_store
-from .ledger import Ledger
+from .ledger import Ledger, ledger_failure
 from .places import absolute_places
 from .recipe import Outcome, record_fault
 
@@ -63,7 +63,9 @@ def open_folder(folder: str | Path) -> PairFolder:
     try:
         plan = ledger.plan if ledger is not None else None
         plan = absolute_places(plan or read_plan(store)["plan"], store.folder)
-    except (sqlite3.Error, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except sqlite3.Error as error:
+        raise ledger_failure(error, store.place(LEDGER)) from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         name = LEDGER if ledger is not None else PLAN
         raise DatasetError(f"the plan in it is damaged: {error}", file=store.place(name)) from error
     return PairFolder(store, plan, ledger)
@@ -114,10 +116,14 @@ def open_ledger(store: Store, file: Path) -> tuple[Ledger, Mark]:
     """The ledger of a folder and the folder's mark. Raises `DatasetError` for the ledger of another folder."""
     ledger = Ledger(file)
     mark = claim(store, KIND)
-    identity = ledger.fact("folder")
-    if identity is None and (ledger.plan is None or _goes_with(ledger, store)):
-        ledger.put("folder", mark.identity)
-    elif identity != mark.identity:
+    try:
+        identity = ledger.fact("folder")
+        if identity is None and (ledger.plan is None or _goes_with(ledger, store)):
+            ledger.put("folder", identity := mark.identity)
+    except sqlite3.Error as error:
+        ledger.close()
+        raise ledger_failure(error, file) from error
+    if identity != mark.identity:
         ledger.close()
         raise DatasetError(f"this ledger is that of another data set: take another for {store.root}", file=file)
     return ledger, mark

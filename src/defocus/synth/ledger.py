@@ -55,6 +55,17 @@ class Ranking(NamedTuple):
     sharpness: Float[np.ndarray, "n scales"]
 
 
+def ledger_failure(error: Exception, path: Path | str) -> DatasetError:
+    """What SQLite says of a ledger, and what to do."""
+    full = isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error)
+    advice = (
+        "is the disk full?"
+        if full
+        else "a damaged one can be moved away: `defocus synth run` makes it anew from the folder's own records"
+    )
+    return DatasetError(f"the ledger cannot be read or written: {error}; {advice}", file=path)
+
+
 class Ledger:
     """The ledger of one data set: `items` are candidates, `tasks` the pieces of work that are finished."""
 
@@ -76,11 +87,7 @@ class Ledger:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.executescript(_TABLES)
         except sqlite3.Error as error:
-            raise DatasetError(
-                f"the ledger cannot be opened: {error}; a damaged one can be moved away: `defocus synth run` makes it "
-                "anew from the folder's own records",
-                file=path,
-            ) from error
+            raise ledger_failure(error, path) from error
 
     def close(self) -> None:
         if self._alone is not None:
@@ -97,9 +104,7 @@ class Ledger:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.close()
         if isinstance(error, sqlite3.Error):
-            raise DatasetError(
-                f"the ledger cannot be read or written: {error}; is the disk full?", file=self.path
-            ) from error
+            raise ledger_failure(error, self.path) from error
 
     # --- facts ---
 

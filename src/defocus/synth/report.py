@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sqlite3
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..draw.pages import histogram, jpeg_uri, page
-from ..errors import DatasetError, PlanError
+from ..errors import DatasetError, OwnershipError, PlanError
+from ..files.ownership import file_sum
 from ..files.pair_folders import Record, pictures_of
 from ..files.pictures import decode_picture
 from ..files.settings import settings_difference
@@ -25,6 +27,7 @@ from .places import placeless, without_places
 from .plan import SPLITS, make_plan
 from .recipe import pair_id
 
+REPORT_SUM = ".defocus-report.sha256"  # of the page that was written into a data set
 SHEET_PAIRS = 64
 LENSES = 48
 _FATES = {
@@ -41,8 +44,11 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     if out is None:
         if "://" in str(folder):
             raise DatasetError("not a folder of this machine: say where to write the page (--out)", file=folder)
-        out = Path(folder) / REPORT
-    out = Path(out)
+        out, sum_file = Path(folder) / REPORT, Path(folder) / REPORT_SUM
+        if out.exists() and not (sum_file.is_file() and sum_file.read_text().strip() == file_sum(out)):
+            raise OwnershipError("is not the page that was written here: move it away, or name another", file=out)
+    else:
+        out, sum_file = Path(out), None
     with open_folder(folder) as pairs:
         try:
             text = report_html(pairs)
@@ -51,6 +57,8 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
             raise DatasetError(
                 f"its plan or a record is damaged ({reason}): `defocus synth verify` says more", file=folder
             ) from error
+    if sum_file is not None:
+        write_file(sum_file, hashlib.sha256(text.encode()).hexdigest().encode())
     write_file(out, text.encode())
     return out
 
