@@ -8,13 +8,17 @@ READY := $(VENV)/.ready
 # whatever the environment says of bytecode.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check format clean
+.PHONY: demo test check pytest format clean
 
 demo: $(READY)
 	$(BIN)/defocus demo --out demo
 
-test: $(READY) check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The checks run beside the tests, and three tests on two cores: some wait for processes that they started, or for a disk.
+test: $(READY)
+	$(MAKE) --no-print-directory --jobs=2 check pytest
+
+pytest: $(READY)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .
