@@ -13,12 +13,12 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(READY)
 	$(BIN)/defocus demo --out demo
 
-# The checks run beside the tests, and three tests on two cores: some wait for processes that they started, or for a disk.
+# The checks run beside the tests.
 test: $(READY)
 	$(MAKE) --no-print-directory --jobs=2 check pytest
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff check .
