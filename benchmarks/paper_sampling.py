@@ -201,7 +201,7 @@ def rayleigh_sommerfeld(
     requests = make_requests([camera], [DEPTH_M], [AXIS])
     point = jax.tree.map(lambda leaf: leaf[0], requests.points)
     wavefront, pose = exit_pupil_wavefront(camera.optics.system, point)
-    half, blur = float(wavefront.half.max()), float(jnp.abs(wavefront.blur).max())
+    half, blur = float(wavefront.radius), float(jnp.abs(wavefront.blur).max())
     wavelength = float(wavefront.wavelength)
 
     def bound(pixel: float) -> float:

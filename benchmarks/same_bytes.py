@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,8 @@ def main() -> None:
             "seconds": {"undisturbed": round(whole_s, 1), "killed": round(killed_s, 1)},
             "differing_files": differing[:40],
             "differing": len(differing),
-            "pictures": {n: difference(folder / "whole" / n, folder / "killed" / n) for n in pictures[:40]},
+            "differing_by_folder": dict(Counter(n.rpartition("/")[0] or "." for n in differing)),
+            "pictures": {n: difference(folder / "whole" / n, folder / "killed" / n) for n in pictures},
         }
     where = "cpu" if result["device"] == "cpu" else "gpu"
     options.out.mkdir(parents=True, exist_ok=True)
@@ -165,7 +167,10 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     if result["pictures"]:
         lines += ["", "| picture | values | that differ | by at most |", "| --- | --- | --- | --- |"]
-        lines += [f"| {n} | {d['values']} | {d['differ']} | {d['most']} |" for n, d in result["pictures"].items()]
+        worst = sorted(result["pictures"].items(), key=lambda one: -one[1]["differ"])[:20]
+        lines += [f"| {n} | {d['values']} | {d['differ']} | {d['most']} |" for n, d in worst]
+        folders = result["differing_by_folder"]
+        lines += ["", f"The worst of {len(result['pictures'])} pictures that differ; files by folder: {folders}."]
     return "\n".join(lines) + "\n"
 
 

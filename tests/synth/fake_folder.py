@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from defocus.files.ownership import claim
 from defocus.files.pair_folders import LEDGER
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
+from defocus.synth.folder import KIND
 from defocus.synth.layouts import pair_paths, shard_bytes, shard_path
 from defocus.synth.ledger import Ledger
 from defocus.synth.metadata import write_metadata
@@ -92,7 +94,7 @@ def fake_folder(
     rng = np.random.default_rng(5)
     plan = fake_plan(layout, bits, pairs, side)
     store = open_store(folder)
-    folder.mkdir(parents=True)
+    claim(store, KIND)  # a finished run leaves its mark
     ledger = Ledger(folder / LEDGER)
     ledger.put("plan", json.dumps(plan.as_json()))
     records: list[dict[str, Any]] = []

@@ -70,7 +70,7 @@ def pupil_map(wavefront: Wavefront, field: float, remove: Remove = "tilt") -> Pu
     """One wavefront (no batch axes) on a grid, less piston and what else is to be removed."""
     if remove not in get_args(Remove):
         raise DefocusError(f"remove {remove!r}; known are {', '.join(get_args(Remove))}")
-    centre, half = np.asarray(wavefront.centre), np.asarray(wavefront.half)
+    centre, radius = np.asarray(wavefront.centre), float(wavefront.radius)
     table = np.asarray(wavefront.rim)
     turn = np.linspace(-math.pi, math.pi, len(table))
     rim = np.stack([table * np.sin(turn), table * np.cos(turn)])
@@ -78,7 +78,7 @@ def pupil_map(wavefront: Wavefront, field: float, remove: Remove = "tilt") -> Pu
     x, y = (np.linspace(low[i], high[i], GRID) for i in (0, 1))
     across, along = np.meshgrid(x, y)
     inside = np.hypot(across, along) <= np.interp(np.arctan2(across, along), turn, table)
-    wave, amplitude = (np.asarray(values) for values in _on_grid(across / half[0], along / half[1], wavefront))
+    wave, amplitude = (np.asarray(values) for values in _on_grid(across / radius, along / radius, wavefront))
     found = bool(wavefront.found) and bool(inside.any()) and bool(np.isfinite(wave[inside]).all())
     defocus = 0.0
     if found:

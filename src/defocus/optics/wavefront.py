@@ -54,13 +54,13 @@ STRONGEST = 3.0  # amplitude over the pupil's median
 class Wavefront(eqx.Module):
     """One point's wavefront in the meridional frame: +y points from the axis to the image point.
 
-    The pupil lies in the plane of direction cosines: centre + (x, y) · half, |(x, y)| ≤ about 1.
+    The pupil lies in the plane of direction cosines: centre + (x, y) · radius, |(x, y)| ≤ about 1.
     """
 
     phase: Float[Array, "*batch modes"]  # Zernike coefficients of W, waves
     amplitude: Float[Array, "*batch amplitude_modes"]  # Zernike coefficients of A, mm
     centre: Float[Array, "*batch 2"]  # direction cosines
-    half: Float[Array, "*batch 2"]  # both the same: the circle about the pupil
+    radius: Float[Array, "*batch"]  # of the circle about the pupil, direction cosines
     rim: Float[Array, "*batch table"]  # radius of the pupil in direction cosines about `centre`, over ψ = −π … π
     chief: Float[Array, "*batch"]  # direction cosine s_y of the chief ray
     focus: Float[Array, "*batch 3"]  # mm, in the image plane's frame; where the rays come nearest to meeting
@@ -201,8 +201,8 @@ def fit_wavefront(
     # are evaluated over a whole square, and one of degree 15 that fits a narrow ellipse tightly grows by the fifteenth
     # power of its aspect in the corners. At 8 to 1 its coefficients reached 1e8 waves, and PSFs were noise.
     radius = jnp.maximum(jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0)  # the half rim may lie on either side
-    half = jnp.full(2, jnp.where(radius > 0.0, radius, 1.0))
-    u, v = (s[0] - centre[0]) / half[0], (s[1] - centre[1]) / half[1]
+    radius = jnp.where(radius > 0.0, radius, 1.0)
+    u, v = (s[:2] - centre[:, None]) / radius
     phase, residual = zernike_fit(u, v, (w - jnp.mean(w)) / wavelength, rays.weight, DEGREE)
     # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
     strength = jnp.minimum(strength, STRONGEST * jnp.median(strength))
@@ -216,7 +216,7 @@ def fit_wavefront(
         phase=phase,
         amplitude=amplitude,
         centre=centre,
-        half=half,
+        radius=radius,
         rim=table,
         chief=slope / jnp.sqrt(1.0 + slope**2),
         focus=rays.focus,

@@ -68,7 +68,7 @@ def huygens_psf(
     if refusal := light_refusal(one_row, 0):
         raise TraceError(f"{packed.lens.name}: {refusal}")
     pixel, azimuth = jnp.asarray(points.pixel[0]), float(points.azimuth[0])
-    needed = float(jnp.max(needed_samples(fitted.half, fitted.blur, pixel * size, fitted.wavelength)))
+    needed = float(jnp.max(needed_samples(fitted.radius, fitted.blur, pixel * size, fitted.wavelength)))
     rays = min(bucket(MARGIN * needed), MOST_RAYS) if rays is None else rays
     waves = bands.every_nm
     pictures, inside = [], []

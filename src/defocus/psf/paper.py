@@ -52,7 +52,7 @@ def paper_psf(requests: Requests, row: int, bands: Bands, size: int) -> tuple[Fl
         wavefront, bound, found = jax.device_get(_wavefront(packed.system, index, wavelength, point))
         if not found:
             raise TraceError(f"{packed.lens.name}: no light gets through at this field")
-        replicas = 2.0 * float(wavefront.half.max()) * size * float(point.pixel) / float(wavefront.wavelength)
+        replicas = 2.0 * float(wavefront.radius) * size * float(point.pixel) / float(wavefront.wavelength)
         count = bucket(max(SAMPLES_PER_BOUND * float(bound), replicas))
         samples = max(samples, count)
         if samples > MOST_SAMPLES:

@@ -55,8 +55,8 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
         sx, sy = centre[0] + half[0] * u, centre[1] + half[1] * v
         across, along = to_meridian(sx, sy, meridian)
         b = basis(
-            (across - wavefront.centre[0]) / wavefront.half[0],
-            (along - wavefront.centre[1]) / wavefront.half[1],
+            (across - wavefront.centre[0]) / wavefront.radius,
+            (along - wavefront.centre[1]) / wavefront.radius,
             degree,
         )
         return to_chebyshev(b @ coefficients, degree)

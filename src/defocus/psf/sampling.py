@@ -35,17 +35,17 @@ MOST_SAMPLES = 8192  # a pupil function of 0.5 GiB
 
 
 def needed_samples(
-    half: Float[Any, "*#batch 2"],
+    radius: Float[Any, "*#batch"],
     blur: Float[Any, "*#batch 2 2"],
     window: Float[Any, "*#batch"],
     wavelength: Float[Any, "*#batch"],
 ) -> Float[Any, "*#batch"]:
-    """The ray-derived number of samples; `half` in direction cosines, `blur` and `window` (its width) in mm."""
+    """The ray-derived number of samples; `radius` of the pupil in direction cosines, `blur` and `window` (its width) in
+    mm."""
     reach = jnp.max(jnp.abs(blur), axis=-1)
     # The blur's corners after a turn to any azimuth.
     farthest = jnp.linalg.norm(reach, axis=-1)
-    widest = jnp.max(half, axis=-1)
-    replicas = 2.0 * widest * (window / 2.0 + farthest) * (1.0 + MARGIN) / wavelength
+    replicas = 2.0 * radius * (window / 2.0 + farthest) * (1.0 + MARGIN) / wavelength
     return jnp.maximum(replicas, RIM * jnp.sqrt(replicas))
 
 
@@ -64,20 +64,20 @@ def paper_bound(
 
 
 def needed_supersampling(
-    half: Float[Any, "*#batch 2"],
+    radius: Float[Any, "*#batch"],
     core: Float[Any, "*#batch"],
     pixel: Float[Any, "*#batch"],
     wavelength: Float[Any, "*#batch"],
 ) -> Float[Any, "*#batch"]:
     """Points per pixel and axis at which their mean is the pixel's integral; `core` and `pixel` in mm.
 
-    Two rays cannot interfere in fringes finer than λ / 2h; steps somewhat shorter than that miss nothing. The wider the
-    blur, the fainter its fringes: their contrast falls with √(λ / h·core), and u points across a pixel leave about one
-    part in u of it. The smaller of the two numbers keeps the error of a PSF near 0.01 in relative L1.
+    Two rays of a pupil of `radius` h cannot interfere in fringes finer than λ / 2h; steps somewhat shorter than that
+    miss nothing. The wider the blur, the fainter its fringes: their contrast falls with √(λ / h·core), and u points
+    across a pixel leave about one part in u of it. The smaller of the two numbers keeps the error of a PSF near 0.01 in
+    relative L1.
     """
-    widest = jnp.max(half, axis=-1)
-    finest = FINEST * pixel * 2.0 * widest / wavelength
-    faint = FAINT * jnp.sqrt(wavelength / (widest * jnp.maximum(core, 1e-6)))
+    finest = FINEST * pixel * 2.0 * radius / wavelength
+    faint = FAINT * jnp.sqrt(wavelength / (radius * jnp.maximum(core, 1e-6)))
     return jnp.minimum(finest, faint)
 
 

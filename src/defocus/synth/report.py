@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sqlite3
@@ -15,19 +14,18 @@ import numpy as np
 
 from ..draw.pages import histogram, jpeg_uri, page
 from ..errors import DatasetError, OwnershipError, PlanError
-from ..files.ownership import file_sum
+from ..files.ownership import OwnedFolder, read_mark
 from ..files.pair_folders import Record, pictures_of
 from ..files.pictures import decode_picture
 from ..files.settings import settings_difference
-from ..files.stores import write_file
-from .folder import PairFolder, open_folder
+from ..files.stores import open_store, write_file
+from .folder import KIND, PairFolder, open_folder
 from .ledger import merged_reasons
 from .metadata import REPORT, PairStatistics, bytes_text, largest_blur_px, plan_in_words
 from .places import placeless, without_places
 from .plan import SPLITS, make_plan
 from .recipe import pair_id
 
-REPORT_SUM = ".defocus-report.sha256"  # of the page that was written into a data set
 SHEET_PAIRS = 64
 LENSES = 48
 _FATES = {
@@ -44,11 +42,13 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
     if out is None:
         if "://" in str(folder):
             raise DatasetError("not a folder of this machine: say where to write the page (--out)", file=folder)
-        out, sum_file = Path(folder) / REPORT, Path(folder) / REPORT_SUM
-        if out.exists() and not (sum_file.is_file() and sum_file.read_text().strip() == file_sum(out)):
+        out = Path(folder) / REPORT
+        marked = read_mark(open_store(folder)) is not None  # a copy may lack its hidden files
+        files = OwnedFolder(folder, KIND) if marked else None
+        if out.exists() and (files is None or not files.owns(REPORT)):
             raise OwnershipError("is not the page that was written here: move it away, or name another", file=out)
     else:
-        out, sum_file = Path(out), None
+        out, files = Path(out), None
     with open_folder(folder) as pairs:
         try:
             text = report_html(pairs)
@@ -57,9 +57,10 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
             raise DatasetError(
                 f"its plan or a record is damaged ({reason}): `defocus synth verify` says more", file=folder
             ) from error
-    if sum_file is not None:
-        write_file(sum_file, hashlib.sha256(text.encode()).hexdigest().encode())
-    write_file(out, text.encode())
+    if files is not None:
+        files.write(REPORT, text.encode())
+    else:
+        write_file(out, text.encode())
     return out
 
 
