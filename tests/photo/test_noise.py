@@ -10,7 +10,8 @@ from scipy.stats import norm
 from scipy.stats import poisson as exact
 
 from defocus.errors import PhotoError
-from defocus.photo import Noise, add_noise, draw_noise, estimate_noise
+from defocus.photo import Noise, SensorColour, add_noise, draw_noise, encode, estimate_noise, forward_isp
+from defocus.photo.isp import expose
 from defocus.photo.noise import poisson
 
 SHAPE = (96, 128)
@@ -25,7 +26,7 @@ def signal() -> np.ndarray:
 @pytest.fixture(scope="module")
 def shots(signal: np.ndarray) -> tuple[Noise, np.ndarray]:
     """256 photographs of one signal with the same strong noise."""
-    noise = Noise.make(3e-3, 2e-4)
+    noise = Noise.make(3e-3, 2e-4**0.5)
     keys = jax.random.split(jax.random.key(5), 256)
     many = jax.jit(jax.vmap(lambda key: add_noise(key, signal, noise)))(keys)
     assert many.dtype == jnp.float32
@@ -81,7 +82,7 @@ def test_no_light_no_shot_noise() -> None:
     np.testing.assert_array_equal(add_noise(key, dark, Noise.make(1e-3, 0.0)), 0.0)
     bright = np.full(SHAPE, 0.3, np.float32)
     np.testing.assert_array_equal(add_noise(key, bright, Noise.make(0.0, 0.0)), bright)
-    only_read = np.asarray(add_noise(key, bright, Noise.make(0.0, 4e-4)), float) - 0.3
+    only_read = np.asarray(add_noise(key, bright, Noise.make(0.0, 0.02)), float) - 0.3
     assert only_read.std() == pytest.approx(0.02, rel=0.03)
 
 
@@ -94,12 +95,30 @@ def test_the_same_key_gives_the_same_photograph(signal: np.ndarray) -> None:
 
 def test_noise_is_drawn_for_each_photograph() -> None:
     drawn = jax.vmap(draw_noise)(jax.random.split(jax.random.key(0), 4000))
-    for values in (np.asarray(drawn.shot, float), np.asarray(drawn.read_variance, float)):
+    for values in (np.asarray(drawn.shot, float), np.asarray(drawn.read_deviation, float)):
         assert values.min() >= 0.5e-5 * (1 - 1e-6)
         assert values.max() <= 1.5e-5 * (1 + 1e-6)
         assert values.mean() == pytest.approx(1e-5, rel=0.03)
         assert values.std() == pytest.approx(1e-5 / np.sqrt(12), rel=0.05)
-    assert abs(np.corrcoef(drawn.shot, drawn.read_variance)[0, 1]) < 0.08
+    assert abs(np.corrcoef(drawn.shot, drawn.read_deviation)[0, 1]) < 0.08
+
+
+@pytest.mark.parametrize("level", [0.005, 0.02, 0.2])
+def test_dark_patches_are_as_noisy_as_rsblurs_model(level: float) -> None:
+    """β₁·Poisson(I / β₁) + β₂·Normal(0, 1), by numpy, through the same development; both betas at their reference."""
+    noise = Noise.make(1e-5, 1e-5)
+    colour = SensorColour.make("GBRG", (2.0, 1.0, 1.6))
+    grey = jnp.full((256, 256, 3), level, jnp.float32)
+    mosaic, developed = map(np.asarray, expose(grey, colour, noise=noise, key=jax.random.key(2)))
+    clean, smooth = map(np.asarray, expose(grey, colour))
+    rng = np.random.default_rng(7)
+    model = 1e-5 * rng.poisson(clean / 1e-5) + 1e-5 * rng.standard_normal(clean.shape)
+    of_model = forward_isp(jnp.asarray(model, jnp.float32), colour)
+    np.testing.assert_allclose(smooth, encode(grey), atol=1e-5)
+    assert np.std(mosaic - clean) == pytest.approx(np.std(model - clean), rel=0.02)
+    ours, theirs = (np.std(picture - smooth, axis=(0, 1)) for picture in (developed, of_model))
+    np.testing.assert_allclose(ours, theirs, rtol=0.05)
+    assert np.all(255.0 * ours < 1.0)  # as a variance, β₂ made 9 levels of 255 at 0.005
 
 
 @pytest.mark.parametrize("numbers", [(-1e-5, 0.0), (0.0, float("nan")), (2.0, 0.0)])
@@ -108,17 +127,18 @@ def test_impossible_noise_is_refused(numbers: tuple[float, float]) -> None:
         Noise.make(*numbers)
 
 
-@pytest.mark.parametrize(("shot", "read"), [(1e-4, 1e-6), (1e-3, 1e-4), (2e-5, 1e-5)])
+@pytest.mark.parametrize(("shot", "read"), [(1e-4, 1e-3), (1e-3, 1e-2), (2e-5, 3e-3)])
 def test_noise_found_in_a_photograph(shot: float, read: float) -> None:
     """A picture half flat and half full of detail, over all signals."""
     rng = np.random.default_rng(1)
     y, x = np.mgrid[:768, :1024]
     clean = 0.02 + 0.75 * (x / 1024.0) * (0.4 + 0.6 * y / 768.0)
     clean = np.where(y % 256 < 128, clean, clean * (1.0 + 0.2 * np.sin(x * 0.9) * np.sin(y * 1.1)))
-    noisy = shot * rng.poisson(clean / shot) + np.sqrt(read) * rng.standard_normal(clean.shape)
+    noisy = shot * rng.poisson(clean / shot) + read * rng.standard_normal(clean.shape)
     found = estimate_noise(noisy.astype(np.float32))
     for signal in (0.05, 0.2, 0.6):  # what counts is the variance over the range of signals
-        assert float(found.shot) * signal + float(found.read_variance) == pytest.approx(shot * signal + read, rel=0.12)
+        variance = float(found.shot) * signal + float(found.read_deviation) ** 2
+        assert variance == pytest.approx(shot * signal + read**2, rel=0.12)
 
 
 def test_noise_of_a_white_photograph_is_unknown() -> None:

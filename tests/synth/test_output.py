@@ -231,9 +231,9 @@ def test_the_card_s_loader_loads(tmp_path: Path) -> None:
     assert np.abs(np.diff(blurred, axis=0)).mean() < np.abs(np.diff(sharp, axis=0)).mean()
 
 
-def testrole_noise_half_pixels() -> None:
+def test_role_noise_half_pixels() -> None:
     """Both halves together have the electrons of the whole pixel, and were read out twice."""
-    shot, read = np.array([2e-4], np.float32), np.array([1e-4], np.float32)
+    shot, read = np.array([2e-4], np.float32), np.array([1e-2], np.float32)
     grey = jnp.full((400, 400), 0.25, jnp.float32)
     pictures = {}
     for number, role in enumerate(("blurred", "left", "right")):
@@ -241,5 +241,5 @@ def testrole_noise_half_pixels() -> None:
         pictures[role] = np.asarray(add_noise(jax.random.key(number), grey, noise), float)
     mean = (pictures["left"] + pictures["right"]) / 2.0
     assert mean.mean() == pytest.approx(0.25, abs=2e-4)
-    assert pictures["blurred"].var() == pytest.approx(2e-4 * 0.25 + 1e-4, rel=0.02)
-    assert mean.var() == pytest.approx(2e-4 * 0.25 + 2e-4, rel=0.02)
+    assert pictures["blurred"].var() == pytest.approx(2e-4 * 0.25 + 1e-2**2, rel=0.02)
+    assert mean.var() == pytest.approx(2e-4 * 0.25 + 2 * 1e-2**2, rel=0.02)

@@ -42,7 +42,7 @@ def develop(
     ] = "as-shot",
     exposure_ev: Annotated[float, typer.Option(help="Brighter by this many stops.", min=-20, max=20)] = 0.0,
     response: Annotated[str, "srgb, linear, gamma:2.2, contrast:1.3, or a file of two columns."] = "srgb",
-    noise: Annotated[str, "none; paper: drawn as in the paper; SHOT,READ: variance is SHOT·signal + READ."] = "none",
+    noise: Annotated[str, "none; paper: drawn as in the paper; SHOT,READ: variance is SHOT·signal + READ²."] = "none",
     seed: Annotated[int, typer.Option(help="Seed of the noise.", min=0)] = 0,
     demosaic: Annotated[Literal["directional", "malvar"], "How colours are filled in."] = "directional",
     orientation: Annotated[
@@ -139,7 +139,7 @@ def _report(photo: Photo, noise: Noise | None) -> dict[str, Any]:
         "white": list(getattr(photo, "white", ())) or None,
         "white_balance": None if colour is None else [round(float(g), 5) for g in colour.white_balance],
         "camera_to_srgb": None if colour is None else [[round(float(v), 5) for v in r] for r in colour.camera_to_srgb],
-        "noise_added": None if noise is None else [float(noise.shot), float(noise.read_variance)],
+        "noise_added": None if noise is None else [float(noise.shot), float(noise.read_deviation)],
         "exif": asdict(photo.exif),
         "notes": list(photo.notes),
     }
@@ -155,7 +155,7 @@ def _own_noise(photo: Photo) -> list[float] | str | None:
         noise = estimate_noise(photo.mosaic)
     except DefocusError as error:
         return str(error)
-    return [float(noise.shot), float(noise.read_variance)]
+    return [float(noise.shot), float(noise.read_deviation)]
 
 
 def depth(

@@ -85,7 +85,7 @@ def _title(record: Mapping[str, Any]) -> tuple[str, str, str]:
     lens = str(record["lens"]).partition("@")[0]
     x, y = (style.minus(f"{v:+.2f}") for v in record["field"])
     shot, read = record["noise"]
-    noise = "no noise" if shot == 0.0 == read else f"noise variance {shot:.1e} × light + {read:.1e}"
+    noise = "no noise" if shot == 0.0 == read else f"noise variance {shot:.1e} × light + ({read:.1e})²"
     near, far = record["depth_m"]
     about = [
         f"f/{record['f_number']:.2g}, focused at {_distance(record['focus_m'])}",

@@ -1,9 +1,8 @@
-"""Sensor noise on a normalised mosaic: I' = β₁·Poisson(I / β₁) + Normal(0, β₂), in every pixel anew (section S4).
+"""Sensor noise on a normalised mosaic: I' = β₁·Poisson(I / β₁) + β₂·Normal(0, 1), in every pixel anew (section S4).
 
-β₁ is the signal that one electron makes (at full scale 1), and β₂ is the *variance* of the read noise. The paper does
-not say whether variance or deviation; it names both alike, gives both the same reference 1e-5, and cites the model of
-Foi et al. (2008), whose variance is β₁·I + β₂. As a deviation, 1e-5 would be a sixth of one step of a 14-bit converter:
-no noise at all. Both are drawn from U(0.5, 1.5)·1e-5 for each photograph.
+β₁ is the signal that one electron makes (at full scale 1), and β₂ the standard deviation of the read noise, so that the
+variance is β₁·I + β₂². The paper writes Normal(0, β₂) and follows RSBlur (Rim et al., 2022), where β₂ multiplies a
+normal number. Both are drawn from U(0.5, 1.5)·1e-5 for each photograph: nearly all of the noise is the light's own.
 
 The Poisson numbers come from the inverse of their distribution at one normal number per pixel: an asymptotic series
 (Giles, ACM TOMS 42, 2016) for means above 8, the sum of probabilities below. Their distribution function
@@ -13,7 +12,7 @@ longer, and in float32 loses accuracy for the means of 1e5 that β₁ = 1e-5 mak
 The noise of a photograph is estimated from its own mosaic. Each colour plane is freed of its content by the filter
 [1 −2 1]ᵀ[1 −2 1]/6, which leaves white noise its variance and no straight gradient anything (Immerkær, 1996). In blocks
 of 16×16 pixels the mean signal and the variance of the residual are taken. Texture only ever adds variance, so at each
-signal level the flattest blocks tell the noise: a line variance = β₁·I + β₂ through the levels' lowest tenths,
+signal level the flattest blocks tell the noise: a line variance = β₁·I + β₂² through the levels' lowest tenths,
 corrected for what the lowest tenth of pure noise would show, tells which blocks are flat; the line through those tells
 it again, until it rests. Both coefficients are at least 0.
 """
@@ -45,18 +44,18 @@ BRIGHTEST = 0.9  # above, the white level may cut the noise
 
 
 class Noise(eqx.Module):
-    """The noise of one photograph: its variance at signal I is `shot`·I + `read_variance`."""
+    """The noise of one photograph: its variance at signal I is `shot`·I + `read_deviation`²."""
 
     shot: Float[Array | np.ndarray, "*batch"]  # β₁
-    read_variance: Float[Array | np.ndarray, "*batch"]  # β₂
+    read_deviation: Float[Array | np.ndarray, "*batch"]  # β₂
 
     @classmethod
-    def make(cls, shot: float, read_variance: float) -> Noise:
+    def make(cls, shot: float, read_deviation: float) -> Noise:
         """Checked; 0 switches a part off."""
-        for name, value in (("shot", shot), ("read variance", read_variance)):
+        for name, value in (("shot", shot), ("read", read_deviation)):
             if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
                 raise PhotoError(f"{name} noise {value!r}; expected 0 to 1, in units of the white level")
-        return cls(np.asarray(shot, np.float32), np.asarray(read_variance, np.float32))
+        return cls(np.asarray(shot, np.float32), np.asarray(read_deviation, np.float32))
 
 
 def draw_noise(key: Key[Array, ""], reference: float = REFERENCE) -> Noise:
@@ -75,7 +74,7 @@ def add_noise(key: Key[Array, ""], mosaic: Shaped[Array, "h w"], noise: Noise) -
     step = jnp.maximum(noise.shot, 1e-12)
     electrons = poisson(jax.random.normal(shot_key, mosaic.shape, jnp.float32), signal / step)
     shot = jnp.where(noise.shot > 0.0, step * electrons, signal)
-    return shot + jnp.sqrt(noise.read_variance) * jax.random.normal(read_key, mosaic.shape, jnp.float32)
+    return shot + noise.read_deviation * jax.random.normal(read_key, mosaic.shape, jnp.float32)
 
 
 def poisson(normal: Float[Array, "*shape"], mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -129,13 +128,13 @@ def estimate_noise(mosaic: Shaped[np.ndarray, "h w"]) -> Noise:
         flat = variance < expected * (1.0 + 2.0 * scatter)
         # a normal number below +2 has the mean −0.0552
         shot, read = _line(mean[flat], variance[flat] / (1.0 - 0.0552 * scatter), expected[flat])
-    return Noise.make(shot, read)
+    return Noise.make(shot, read**0.5)
 
 
 def _line(
     signal: Float[np.ndarray, "points"], variance: Float[np.ndarray, "points"], scale: Float[np.ndarray, "points"]
 ) -> tuple[float, float]:
-    """β₁ and β₂; each point counts with 1 / `scale`, for estimates of a variance scatter in proportion to it."""
+    """β₁ and β₂²; each point counts with 1 / `scale`, for estimates of a variance scatter in proportion to it."""
     from scipy.optimize import nnls  # slow to import, too
 
     weight = 1.0 / np.maximum(scale, 1e-12)

@@ -219,7 +219,7 @@ def take_photograph(
         "parts": options.parts,
         "exact": options.exact,
         "saturation": options.saturation,
-        "noise": None if options.noise is None else [float(options.noise.shot), float(options.noise.read_variance)],
+        "noise": None if options.noise is None else [float(options.noise.shot), float(options.noise.read_deviation)],
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "notes": [*notes, *psfs.notes],
     }

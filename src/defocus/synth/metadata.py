@@ -75,7 +75,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "psf": ("json", "bands and their wavelengths (nm), light outside the kernel, what the reports of the PSFs say"),
     "saturation": ("number", "power of the synthesised saturation"),
     "noise_shot": ("number", "variance of the noise for each unit of light"),
-    "noise_read": ("number", "variance of the noise in the dark"),
+    "noise_read": ("number", "standard deviation of the noise in the dark"),
     "sharpness": ("numbers", "measures by which the sharpest candidates were chosen"),
     "notes": ("texts", "what was repaired or left out"),
     **{f"{role}_path": ("text", f"file of the {role} picture (or its shard)") for role in ROLES},

@@ -256,7 +256,7 @@ def _expose(
 
 def role_noise(role: Role, shot: Float[np.ndarray, " batch"], read: Float[np.ndarray, " batch"]) -> Noise:
     """Half a pixel has half the electrons and as much noise of its own, and is shown twice as bright."""
-    return Noise(2.0 * shot, 4.0 * read) if role in ("left", "right") else Noise(shot, read)
+    return Noise(2.0 * shot, 2.0 * read) if role in ("left", "right") else Noise(shot, read)
 
 
 @partial(jax.jit, static_argnames=("isp", "bits"))

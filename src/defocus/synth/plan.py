@@ -181,7 +181,7 @@ class Sensor(PlanPart):
     """The sensor, its noise and the highlights behind its white."""
 
     isp: bool = True  # false: blurred as sRGB, without sensor and noise (the paper's ablation)
-    noise: float = Field(1e-5, ge=0, le=1)  # reference of both betas; 0: none
+    noise: float = Field(1e-5, ge=0, le=1)  # reference of β₁ and of β₂ (a standard deviation); 0: none
     saturation: float = Field(4.0, ge=0)  # greatest power
     dual_pixel: bool = False  # also what the left and the right half of each pixel see
 

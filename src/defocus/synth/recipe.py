@@ -59,7 +59,7 @@ class Recipe:
     layers: int  # room for so many
     # the sensor
     saturation: float
-    noise: tuple[float, float]  # shot, read variance
+    noise: tuple[float, float]  # shot: variance for each unit of light; read: standard deviation
     sharpness: tuple[float, ...] = ()
 
     @property
