@@ -130,6 +130,35 @@ def test_options_can_be_changed_for_inference(tmp_path: Path) -> None:
         load_model(tmp_path / "w.pth", local_pool=64)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_published_weights_see_colours_in_their_order(name: str, tmp_path: Path) -> None:
+    """Published NRKNet and INIKNet learnt blue-green-red pictures; a picture is RGB before and after every network."""
+    model = tiny(name).eval()
+    published, ours = tmp_path / "published.pth", tmp_path / "ours.pth"
+    torch.save({"params": {f"module.{key}": value for key, value in model.state_dict().items()}}, published)
+    save_weights(ours, name, model.options.model_dump(), model.state_dict())
+    torch.manual_seed(2)
+    image = torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        rgb, bgr = model(image), model(image.flip(1)).flip(1)
+        assert (rgb - bgr).abs().max() > 1e-4
+        expected = bgr if name in ("nrknet", "iniknet") else rgb
+        assert torch.equal(load_model(published, **TINY[name])(image), expected)
+        assert torch.equal(load_model(published, channels="rgb", **TINY[name])(image), rgb)
+        assert torch.equal(load_model(ours)(image), rgb)
+        assert torch.equal(load_model(ours, channels="bgr")(image), bgr)
+
+
+@pytest.mark.parametrize("name", ["nrknet", "iniknet"])
+def test_losses_see_colours_as_the_network_restores_them(name: str) -> None:
+    """What a loss asks for beside the restored picture has the pictures' order too."""
+    model = build_model(name, channels="bgr", **TINY[name]).eval()
+    image, target = torch.rand(2, 1, 3, 32, 32)
+    with torch.no_grad():
+        restored = model(image, target).outputs[-1] if name == "nrknet" else model(image, every_scale=True)[-1]
+        assert torch.allclose(restored, model(image), atol=1e-6)
+
+
 class Trap:
     """What a hostile file would hold."""
 

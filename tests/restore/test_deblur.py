@@ -289,6 +289,28 @@ def run_jobs(
     return deblur_files(model or nn.Identity(), jobs, TileSettings(), results, **more)
 
 
+def test_the_colours_of_published_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A published NRKNet that leaves orange as it is: x + Σ over scales of x − n·b, n = 3, 2, 1, with b half of the
+    colour in the order blue, green, red. Fed with RGB it would make another colour of it."""
+    from defocus.cli import run
+    from defocus.restore.models import build_model
+
+    colour = np.array([153, 102, 51], np.uint8)
+    state = {
+        key: torch.zeros_like(value) for key, value in build_model("nrknet", width=4, kernels=3).state_dict().items()
+    }
+    state["SummationLayer.conv.bias"] = torch.tensor(colour[::-1] / 510.0, dtype=torch.float32)
+    torch.save(state, tmp_path / "published.pth")
+    Image.fromarray(np.broadcast_to(colour, (32, 32, 3)).copy()).save(tmp_path / "orange.png")
+    command = ["deblur", str(tmp_path / "orange.png"), "--weights", str(tmp_path / "published.pth")]
+    command += ["--set", "width=4", "--set", "kernels=3", "--device", "cpu", "--out"]
+    assert run([*command, str(tmp_path / "bgr")]) == 0
+    assert "in the order bgr" in capsys.readouterr().err
+    assert (np.array(Image.open(tmp_path / "bgr" / "orange.png")) == colour).all()
+    assert run([*command, str(tmp_path / "rgb"), "--channels", "rgb"]) == 0
+    assert not (np.array(Image.open(tmp_path / "rgb" / "orange.png")) == colour).all(-1).any()
+
+
 def test_results_of_other_weights_or_settings_are_not_taken_for_done(tmp_path: Path) -> None:
     jobs = photographs(tmp_path, "a.png", "b.png")
     lines, result = tmp_path / "out" / ".defocus.jsonl", jobs[0].out

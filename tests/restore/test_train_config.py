@@ -201,10 +201,10 @@ def test_folders_in_place_of_those_of_the_settings(tmp_path: Path, monkeypatch: 
 
 def test_the_window_of_means_is_the_largest_crop() -> None:
     """Unless another is asked for; 0 asks for none."""
-    assert network_overrides(TrainConfig.from_toml("nafnet"))["local_pool_px"] == 256
-    assert network_overrides(TrainConfig.from_toml("nafnet-small", ["crop=64"]))["local_pool_px"] == 64
+    assert network_overrides(TrainConfig.from_toml("nafnet"))["local_pool_px"] == 384
+    assert network_overrides(TrainConfig.from_toml("nafnet-small", ["crop=64"]))["local_pool_px"] == 96
     stages = [{"start": 0.0, "crop": 48, "batch": 4}, {"start": 0.5, "crop": 96, "batch": 2}]
-    assert network_overrides(settings(progressive=stages))["local_pool_px"] == 96
+    assert network_overrides(settings(progressive=stages))["local_pool_px"] == 144
     assert network_overrides(settings(crop=8))["local_pool_px"] == 16
     config = settings(crop=64, model={"overrides": {"local_pool_px": 32}})
     assert network_overrides(config)["local_pool_px"] == 32

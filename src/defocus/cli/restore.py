@@ -6,7 +6,7 @@ import functools
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -102,6 +102,10 @@ def deblur(
         int | None,
         typer.Option(help="NAFNet: means over a window of so many pixels, best those it was trained on.", min=16),
     ] = None,
+    channels: Annotated[
+        Literal["rgb", "bgr"] | None,
+        "Order of colours that the weights were trained on; by default ours rgb, published nrknet and iniknet bgr.",
+    ] = None,
     tile: Annotated[int, typer.Option(help="Side of the tiles, in pixels; memory goes with its square.", min=32)] = 512,
     overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.", min=0)] = 64,
     batch: Annotated[int, typer.Option(help="Tiles at a time.", min=1)] = 1,
@@ -128,7 +132,8 @@ def deblur(
     check_precision(precision)
     jobs = plan_jobs(source, out, recursive=recursive, kind=kind, bits=bits)  # type: ignore[arg-type]
     settings = TileSettings(tile, overlap, batch, choose_device(device), precision)
-    changes: dict[str, Any] = {} if local_pool is None else {"local_pool_px": local_pool}
+    switches = {"local_pool_px": local_pool, "channels": channels}
+    changes: dict[str, Any] = {key: value for key, value in switches.items() if value is not None}
     for text in options or []:
         if not text.partition("=")[1]:
             raise DefocusError(f"--set {text}: expected KEY=VALUE of the network, such as width=32")
@@ -136,6 +141,9 @@ def deblur(
     network = load_model(weights, model, **changes)
     plan_tiles((tile, tile), tile, overlap, network.multiple)
     decisive = {"options": changes, "tile": tile, "overlap": overlap, "precision": precision, "bits": bits}
+    if network.options.channels != "rgb":
+        decisive["channels"] = network.options.channels  # older versions knew none but rgb
+        typer.echo(f"{network.name} takes colours in the order {network.options.channels} (--channels)", err=True)
     by = {"weights": file_sum(weights)[:SUM_LENGTH], "model": network.name} | decisive
     with ProgressBar() as bar:
         summary = deblur_files(network, jobs, settings, DeblurFolder(out, by), overwrite=overwrite, progress=bar)

@@ -1,7 +1,7 @@
 """What a training is made of, before its first step: processes and device, network and loss, the average of weights.
 
 NAFNet's channel means are taken over windows while it restores (`local_pool_px`). They belong to what it learnt from:
-unless the settings name a window, it is the largest crop, whatever crop that is.
+unless the settings name a window, it is 1.5 times the largest crop, as in the published test-time converter.
 
 The average is w̄ ← d·w̄ + (1 − d)·w after each step; the decay d rises with the steps, (1 + s)/(10 + s) at most, so that
 the random first weights are soon forgotten. torch's AveragedModel would do, but asks the device for its own count of
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 POOL = "local_pool_px"
 SMALLEST_POOL_PX = 16
+POOL_CROPS = 1.5  # window of the means in crops
 
 
 def network_overrides(config: TrainConfig) -> dict[str, Any]:
     """What is changed of the network's size, the window of its means included."""
     overrides = dict(config.model.overrides)
     if config.model.name == "nafnet" and POOL not in overrides:
-        overrides[POOL] = max(SMALLEST_POOL_PX, *(stage.crop for stage in config.stages))
+        overrides[POOL] = max(SMALLEST_POOL_PX, *(int(POOL_CROPS * stage.crop) for stage in config.stages))
     return overrides
 
 
@@ -55,7 +56,7 @@ def check_build(config: TrainConfig) -> list[str]:
     name = loss_name(config)
     overrides = network_overrides(config)
     if POOL in overrides and POOL not in config.model.overrides:
-        notes.append(f"model.overrides.{POOL} is {overrides[POOL]}, by the largest crop, unless it is given")
+        notes.append(f"model.overrides.{POOL} is {overrides[POOL]}, 1.5 times the largest crop, unless it is given")
     try:
         build_loss(name, **config.loss.options)
     except WeightsError as error:

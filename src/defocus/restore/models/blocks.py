@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -31,6 +31,8 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    channels: Literal["rgb", "bgr"] = "rgb"  # order of colours inside the network; pictures are RGB on both sides
+
 
 class Network(nn.Module, ABC):
     """A network from blurred to restored pictures, [batch, 3, rows, cols], display values from 0 to 1.
@@ -49,7 +51,12 @@ class Network(nn.Module, ABC):
 
     def forward(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         rows, cols = image.shape[-2:]
-        return self.restored(padded(image, self.multiple, self.least))[..., :rows, :cols]
+        restored = self.restored(padded(self.ordered(image), self.multiple, self.least))
+        return self.ordered(restored[..., :rows, :cols])
+
+    def ordered(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
+        """A picture with its colours in the order of the network, or one of the network's in the order of pictures."""
+        return image.flip(1) if self.options.channels == "bgr" else image
 
     @abstractmethod
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:

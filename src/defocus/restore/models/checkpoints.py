@@ -32,6 +32,8 @@ SIGNS = {
     "nafnet": "middle_blks.0.conv1.weight",
     "restormer": "patch_embed.proj.weight",
 }
+# Whose published weights were trained on pictures as OpenCV reads them: blue, green, red. Ours say their own order.
+PUBLISHED_BGR = ("nrknet", "iniknet")
 STATE_SIGNS = {"version", "step", "config", "data", "model", "optimizer", "history"}  # see run_folder.py
 SHOWN = 12  # keys of each kind in a message; the error holds them all
 
@@ -95,8 +97,8 @@ def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
 def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> Network:
     """The network of a file with its weights, in evaluation mode; its `name` says which it is.
 
-    A file that does not tell is recognised by its keys, unless `name` tells, and taken to have the paper's size.
-    `overrides` are options such as NAFNet's `local_pool_px`.
+    A file that does not tell is recognised by its keys, unless `name` tells, and taken to have the paper's size and the
+    published weights' order of colours. `overrides` are options such as NAFNet's `local_pool_px`, or `channels`.
     """
     own_name, options, state = read_weights(file)
     if own_name and name and own_name != name:
@@ -105,6 +107,8 @@ def load_model(file: str | Path, name: str | None = None, **overrides: Any) -> N
     if name is None:
         names, keys = ", ".join(SIGNS), ", ".join(map(_shown, list(state)[:3]))
         raise WeightsError(f"of none of the networks known here ({names}); its first keys are {keys}", file=file)
+    if own_name is None and name in PUBLISHED_BGR:
+        options = {"channels": "bgr"}
     try:
         with torch.device("meta"):  # without memory: what a file says of its size is not believed
             check_fit(build_model(name, **(options | overrides)), state, file)

@@ -185,7 +185,7 @@ class INIKNet(Network):
     ) -> Float[Tensor, "batch 3 rows cols"] | list[Tensor]:
         """The restored picture; or those at 1/4, 1/2 and full size for the loss, padded."""
         if every_scale:
-            return self._scales(image, coarsest=0)
+            return [self.ordered(one) for one in self._scales(self.ordered(image), coarsest=0)]
         return super().forward(image)
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:

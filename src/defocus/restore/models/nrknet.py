@@ -118,7 +118,8 @@ class NRKNet(Network):
         """The restored picture; with the sharp one, all that the loss needs, at the padded size."""
         if target is None:
             return super().forward(image)
-        return self._scales(blocks.padded(image), blocks.padded(target))
+        scales = self._scales(*(self.ordered(blocks.padded(one)) for one in (image, target)))
+        return NRKScales(*([self.ordered(one) for one in part] for part in (scales.outputs, scales.blurred)))
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         return self._scales(image, None).outputs[-1]
