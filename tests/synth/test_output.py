@@ -191,7 +191,7 @@ def test_the_card_says_what_is_in_the_set(tmp_path: Path) -> None:
     plan = fake_plan(pairs=(6, 2, 0))
     records = [fake_record(f"{s}-{n:06d}", rng) for s, count in (("train", 6), ("validation", 2)) for n in range(count)]
     card = card_text(plan, PairStatistics(records))
-    assert card.startswith("# Fake &lt;pairs&gt;\n")
+    assert "---\n\n# Fake &lt;pairs&gt;\n" in card
     images, lenses = (len({r[key] for r in records if r["split"] == "train"}) for key in ("source", "lens"))
     assert f"| train | 6 | {images} | {lenses} |" in card
     assert "| test |" not in card
@@ -201,6 +201,36 @@ def test_the_card_says_what_is_in_the_set(tmp_path: Path) -> None:
     assert all(f"| `{name}` |" in card for name in COLUMNS)
     records[-1]["lens"] = records[0]["lens"]
     assert "Some images or lenses are in two splits." in card_text(plan, PairStatistics(records))
+
+
+@pytest.mark.parametrize("layout", ["dpdd", "pairs", "webdataset"])
+def test_hugging_face_s_rows(tmp_path: Path, layout: str) -> None:
+    """The head of the card and the rows beside the pictures; `benchmarks/readers.py` has the real readers."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    roles = ("blurred", "sharp", "left", "right")
+    folder = fake_folder(tmp_path / "set", layout, pairs=(3, 0, 2), roles=roles)
+    head = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    assert head["pretty_name"] == "Fake <pairs>"
+    splits = {entry["split"]: entry["path"] for entry in head["configs"][0]["data_files"]}
+    assert list(splits) == ["train", "test"]
+    if layout == "webdataset":
+        assert {path for pattern in splits.values() for path in folder.glob(pattern)} == set(folder.rglob("*.tar"))
+        names = {feature["name"] for feature in head["dataset_info"]["features"][-1]["struct"]}
+        with tarfile.open(folder / "train/shard-000000.tar") as shard:
+            assert names <= json.load(shard.extractfile("000000.json")).keys()  # type: ignore[arg-type]
+        assert not list(folder.rglob("metadata.jsonl"))
+        return
+    records = {record["id"]: record for record in read_lines(open_store(folder))}
+    rows = {}
+    for pattern in splits.values():
+        home = folder / pattern.removesuffix("/**")
+        for row in map(json.loads, (home / "metadata.jsonl").read_text().splitlines()):
+            record = rows[row["id"]] = records[row["id"]]
+            names = {key.removesuffix("_file_name") for key in row if key.endswith("_file_name")}
+            assert names == set(roles[:2] if layout == "dpdd" else roles)
+            assert all(home / row[f"{role}_file_name"] == folder / record["files"][role]["path"] for role in names)
+            assert (row["lens"], row["focus_m"]) == (record["lens"], record["focus_m"])
+    assert rows == records
 
 
 def test_the_card_hides_where_folders_lay_and_names_their_licences(tmp_path: Path) -> None:
@@ -218,7 +248,7 @@ def test_the_card_s_loader_loads(tmp_path: Path) -> None:
     folder = fake_folder(tmp_path / "set", "pairs", pairs=(3, 0, 0))
     card = (folder / "README.md").read_text()
     assert 'PairDataset(".", "train", crop=48, augment=True)' in card
-    code = card.split("```python\n")[2].split("```")[0].replace("torch.utils.data.Dataset", "object")
+    code = card.split("```python\n")[3].split("```")[0].replace("torch.utils.data.Dataset", "object")
     code = code.replace("import torch\n", "").replace(
         "torch.from_numpy(p.copy()).permute(2, 0, 1).float() / 255", "p / 255"
     )

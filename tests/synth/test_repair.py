@@ -171,6 +171,7 @@ def test_lost_and_damaged_pictures_are_made_again(
     # As long as it should be, but another: only the sum says so.
     _flip(files[2])
     assert go_on(folder, plan).notices == ()
+    (folder / ("train_c/metadata.jsonl" if layout == "dpdd" else "README.md")).unlink()
     capsys.readouterr()
     assert run(["synth", "verify", str(folder)]) == 1
     assert run(["synth", "verify", str(folder), "--repair"]) == 0

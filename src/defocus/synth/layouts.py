@@ -39,6 +39,11 @@ def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, s
     raise DatasetError(f"the layout {layout!r} has no file for each picture")
 
 
+def split_folder(layout: str, split: str) -> str:
+    """The folder that holds both pictures of a split's pairs, or its shards."""
+    return f"{DPDD_SPLITS[split]}_c" if layout == "dpdd" else split
+
+
 def picture_number(path: str, layout: str) -> tuple[str, int] | None:
     """Split and number of the pair, or of the shard, whose file a layout would call so; None of other files."""
     match = _OURS[layout].fullmatch(path)

@@ -1,5 +1,8 @@
 """What a data set says of its pairs: lines of JSON, a table, a card, a sample figure, and the checksums of all files.
 
+Beside the pictures of each split lies what Hugging Face's `datasets` reads, with the head of the card: a file
+`metadata.jsonl`, a row for each pair with the names of its pictures. Shards need none: they hold the records themselves.
+
 However many pairs there are, their records are read one after the other, and the table is written in row groups.
 """
 
@@ -13,7 +16,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
@@ -24,10 +27,11 @@ from ..files.pair_folders import JSON_LINES, PLAN, ROLES, Record, pictures_of
 from ..files.pictures import decode_picture
 from ..files.stores import Store
 from .folder import keep_facts
-from .layouts import DPDD_SPLITS
+from .layouts import DPDD_SPLITS, split_folder
 from .ledger import Ledger
 from .places import published_places, without_places
 from .plan import SPLITS, Plan
+from .recipe import Recipe
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 Kind = Literal["text", "json", "integer", "number", "flag", "numbers", "texts"]
 TABLE, CHECKSUMS = "pairs.parquet", "checksums.sha256"
 CARD, SAMPLE, REPORT = "README.md", "sample.png", "report.html"
+ROWS = "metadata.jsonl"  # as `datasets` expects it to be called
 SAMPLES = 12  # pairs of the sample figure
 ROW_GROUP = 10_000  # rows of the table that are held at once
 
@@ -84,6 +89,10 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "more": ("json", "whatever else the record holds"),
 }
 
+# What `datasets` shows of a pair beside its pictures: text, and numbers that every pair has.
+ROW_TEXTS = ("id", "source", "lens")
+ROW_NUMBERS = ("focus_m", "f_number", "pixel_um", "field_x", "field_y", "nearest_m", "farthest_m", "largest_blur_px")
+
 _PAIRS = {
     "centre": ("centre_x_px", "centre_y_px"),
     "field": ("field_x", "field_y"),
@@ -100,6 +109,8 @@ def write_metadata(plan: Plan, store: Store, ledger: Ledger, *, sample: bool = T
     with store.writing(TABLE) as file:
         write_table(file, ledger.done())
     statistics, names = PairStatistics(ledger.done()), [PLAN, JSON_LINES, TABLE, CARD]
+    if plan.output.layout != "webdataset":
+        names += write_rows(plan.output.layout, store, ledger.done())
     if statistics.total and sample:
         store.write(SAMPLE, _sample(store, ledger, statistics))
         names.append(SAMPLE)
@@ -139,6 +150,26 @@ def write_lines(store: Store, ledger: Ledger) -> None:
 def json_line(record: Record) -> bytes:
     """The line of a record."""
     return _compact(record, str(record.get("id", ""))).encode() + b"\n"
+
+
+def write_rows(layout: str, store: Store, records: Iterable[Record]) -> list[str]:
+    """Write the rows that `datasets` reads into the folder of each split; the paths of the files. Records are in the
+    order of splits. Pictures that lie elsewhere, as DPDD's left and right views do, are left out."""
+    paths = []
+    for split, group in groupby(records, key=lambda record: record["split"]):
+        folder = split_folder(layout, split)
+        paths.append(f"{folder}/{ROWS}")
+        with store.writing(paths[-1]) as file:
+            for row in table_rows(group):
+                pictures = {role: row.get(f"{role}_path") or "" for role in ROLES}
+                line = {
+                    f"{role}_file_name": path.removeprefix(f"{folder}/")
+                    for role, path in pictures.items()
+                    if path.startswith(f"{folder}/")
+                }
+                line |= {name: row[name] for name in ROW_TEXTS} | {name: float(row[name]) for name in ROW_NUMBERS}
+                file.write(_compact(line, row["id"]).encode() + b"\n")
+    return paths
 
 
 # --- the table ---
@@ -338,6 +369,11 @@ def card_text(plan: Plan, statistics: PairStatistics, *, sample: bool = True) ->
         disjoint=statistics.disjoint,
         ranges=ranges,
         sample=SAMPLE if sample else "",
+        folders={split: split_folder(plan.output.layout, split) for split, pairs in statistics.pairs.items() if pairs},
+        rows=ROWS,
+        row_texts=ROW_TEXTS,
+        row_numbers=[name for name in ROW_NUMBERS if name in Recipe.__dataclass_fields__],
+        roles=ROLES if plan.sensor.dual_pixel else ROLES[:2],
         dpdd=DPDD_SPLITS,
         columns=COLUMNS,
         lines=JSON_LINES,

@@ -1,0 +1,219 @@
+"""Do the readers that people have open our data sets? Hugging Face's datasets, WebDataset, pyarrow, Polars, DuckDB.
+
+    python benchmarks/readers.py make FOLDER         # needs defocus: 40 pairs in each layout
+    python benchmarks/readers.py read FOLDER OUT     # needs the readers and Pillow, no defocus
+
+The second runs in an environment of its own, as the machine of somebody who was passed a data set. Every reader must
+give all pairs of each split, with the pixels that the records name by their checksums, the lens and the focus. Writes
+readers.json and readers.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+LAYOUTS = ("dpdd", "pairs", "webdataset")
+PAIRS = {"train": 28, "validation": 6, "test": 6}
+PACKAGES = ("datasets", "webdataset", "pyarrow", "polars", "duckdb", "pillow")
+PLAN: dict[str, Any] = {
+    "name": "Readers",
+    "seed": 5,
+    "sources": [{"count": 6, "names": ["table", "letters"]}],
+    "lenses": {"only": ["canon-rf-?5-f1.*", "zeiss-distagon-35*", "*-planar-50*", "minolta-*"], "survey": False},
+    "patch": {"size": 48, "kernel": 32, "photograph": [120, 80]},
+    "limits": {"coc_px": 12, "samples": 1e6},
+    "psf": {"kind": "gaussian"},
+    **{split: {"pairs": count} for split, count in PAIRS.items()},
+}
+Rows = dict[str, tuple[str, float, str, str]]  # by id: lens, focus, sums of the blurred and sharp pictures' pixels
+
+
+def make(folder: Path) -> None:
+    """Make the data sets."""
+    from defocus.synth.engines.local import LocalEngine
+    from defocus.synth.plan import make_plan
+    from defocus.synth.run import run_plan
+
+    for layout in LAYOUTS:
+        output = {"layout": layout, "pairs_per_shard": 10}
+        assert run_plan(make_plan(PLAN | {"output": output}), folder / layout, LocalEngine(1)).complete
+
+
+def pixels(picture: Any) -> str:
+    """A sum of the pixels of a Pillow picture or of the bytes of a file."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(picture)) if isinstance(picture, bytes) else picture
+    return hashlib.sha256(repr((image.size, image.mode)).encode() + image.tobytes()).hexdigest()
+
+
+def expected_rows(folder: Path, layout: str) -> dict[str, Rows]:
+    """What readers should give, from the records and from the files whose sums they hold."""
+    import tarfile
+
+    rows: dict[str, Rows] = {split: {} for split in PAIRS}
+    for line in (folder / layout / "pairs.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        sums = []
+        for role in ("blurred", "sharp"):
+            about = record["files"][role]
+            file = folder / layout / about["path"]
+            if "member" in about:
+                with tarfile.open(file) as shard:
+                    data = shard.extractfile(about["member"]).read()  # type: ignore[union-attr]
+            else:
+                data = file.read_bytes()
+            assert hashlib.sha256(data).hexdigest() == about["sha256"]
+            sums.append(pixels(data))
+        rows[record["split"]][record["id"]] = (record["lens"], record["focus_m"], sums[0], sums[1])
+    return rows
+
+
+def read_datasets(folder: Path, layout: str) -> dict[str, Rows]:
+    """As the card says it; the same rows streamed."""
+    from datasets import load_dataset
+
+    rows: dict[str, Rows] = {}
+    for streaming in (False, True):
+        with tempfile.TemporaryDirectory() as cache:
+            sets = load_dataset(str(folder / layout), cache_dir=cache, streaming=streaming)
+            for split in sets:
+                pairs = sets[split]
+                if layout == "webdataset":
+                    pairs = pairs.rename_columns({"blurred.png": "blurred", "sharp.png": "sharp"})
+                    pairs = pairs.map(lambda pair: pair["json"], remove_columns=["json"])
+                found = {
+                    pair["id"]: (pair["lens"], pair["focus_m"], pixels(pair["blurred"]), pixels(pair["sharp"]))
+                    for pair in pairs
+                }
+                assert rows.setdefault(split, found) == found
+    return rows
+
+
+def read_webdataset(folder: Path, layout: str) -> dict[str, Rows]:
+    """Shards by WebDataset."""
+    import webdataset
+
+    rows: dict[str, Rows] = {}
+    for split in PAIRS:
+        shards = sorted(map(str, (folder / layout / split).glob("shard-*.tar")))
+        rows[split] = {}
+        for pair in webdataset.WebDataset(shards, shardshuffle=False):
+            record = json.loads(pair["json"])
+            sums = [pixels(pair[f"{role}.png"]) for role in ("blurred", "sharp")]
+            rows[split][record["id"]] = (record["lens"], record["focus_m"], sums[0], sums[1])
+    return rows
+
+
+def table_reader(read: Callable[[Path], list[dict[str, Any]]]) -> Callable[[Path, str], dict[str, Rows]]:
+    """A reader of the table alone: pictures are opened by the paths that it says."""
+
+    def reader(folder: Path, layout: str) -> dict[str, Rows]:
+        import tarfile
+
+        rows: dict[str, Rows] = {split: {} for split in PAIRS}
+        for row in read(folder / layout / "pairs.parquet"):
+            sums = []
+            for role in ("blurred", "sharp"):
+                file = folder / layout / row[f"{role}_path"]
+                if row[f"{role}_member"]:
+                    with tarfile.open(file) as shard:
+                        sums.append(pixels(shard.extractfile(row[f"{role}_member"]).read()))  # type: ignore[union-attr]
+                else:
+                    sums.append(pixels(file.read_bytes()))
+            rows[row["split"]][row["id"]] = (row["lens"], row["focus_m"], sums[0], sums[1])
+        return rows
+
+    return reader
+
+
+def by_pyarrow(file: Path) -> list[dict[str, Any]]:
+    from pyarrow import parquet
+
+    return parquet.read_table(file).to_pylist()
+
+
+def by_polars(file: Path) -> list[dict[str, Any]]:
+    import polars
+
+    return polars.read_parquet(file).to_dicts()
+
+
+def by_duckdb(file: Path) -> list[dict[str, Any]]:
+    import duckdb
+
+    answer = duckdb.sql(f"SELECT * FROM '{file}'")
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.fetchall()]
+
+
+READERS: dict[str, tuple[Callable[[Path, str], dict[str, Rows]], tuple[str, ...]]] = {
+    "datasets": (read_datasets, LAYOUTS),
+    "webdataset": (read_webdataset, ("webdataset",)),
+    "pyarrow": (table_reader(by_pyarrow), LAYOUTS),
+    "polars": (table_reader(by_polars), LAYOUTS),
+    "duckdb": (table_reader(by_duckdb), LAYOUTS),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=("make", "read"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
+    arguments = parser.parse_args()
+    if arguments.mode == "make":
+        make(arguments.folder)
+        return
+    os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    results: dict[str, dict[str, str]] = {}
+    for layout in LAYOUTS:
+        expected = expected_rows(arguments.folder, layout)
+        assert {split: len(rows) for split, rows in expected.items()} == PAIRS
+        for name, (reader, layouts) in READERS.items():
+            if layout not in layouts:
+                continue
+            try:
+                rows = reader(arguments.folder, layout)
+                verdict = "equal" if rows == expected else "differs"
+            except Exception as error:  # a reader may raise anything
+                verdict = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            results.setdefault(name, {})[layout] = verdict
+            print(f"{name} {layout}: {verdict}", flush=True)
+    report = {"machine": {"cpu": platform.machine(), "python": platform.python_version()} | versions}
+    report |= {"pairs": PAIRS, "results": results}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "readers.json").write_text(json.dumps(report, indent=1) + "\n")
+    lines = [
+        "# Readers of data sets",
+        "",
+        "`benchmarks/readers.py`: 40 pairs of 48×48 pixels in each layout (28 for training, 6 each for validation and",
+        "test), read in an environment without defocus. Equal: all pairs of all splits, pixels, lens and focus as the",
+        "records say; `datasets` twice, loaded and streamed.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in versions.items()) + f", Python {platform.python_version()}.",
+        "",
+        "| reader | " + " | ".join(LAYOUTS) + " |",
+        "| --- |" + " --- |" * len(LAYOUTS),
+        *(
+            f"| {name} | " + " | ".join(row.get(layout, "") for layout in LAYOUTS) + " |"
+            for name, row in results.items()
+        ),
+    ]
+    (arguments.out / "readers.md").write_text("\n".join(lines) + "\n")
+    sys.exit(any(verdict != "equal" for row in results.values() for verdict in row.values()))
+
+
+if __name__ == "__main__":
+    main()
