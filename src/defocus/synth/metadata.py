@@ -1,7 +1,8 @@
 """What a data set says of its pairs: lines of JSON, a table, a card, a sample figure, and the checksums of all files.
 
 Beside the pictures of each split lies what Hugging Face's `datasets` reads, with the head of the card: a file
-`metadata.jsonl`, a row for each pair with the names of its pictures. Shards need none: they hold the records themselves.
+`metadata.jsonl`, a row for each pair with the names of its pictures. Shards need none: they hold the records
+themselves.
 
 However many pairs there are, their records are read one after the other, and the table is written in row groups.
 """
