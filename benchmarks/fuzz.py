@@ -1,6 +1,7 @@
 """What damaged and hostile inputs do to everything that reads: tried, refused, accepted, failed.
 
-    python benchmarks/fuzz.py [--kind lens,photo,…] [--count N] [--seed S] [--processes P] [--quick] [--out FOLDER]
+    python benchmarks/fuzz.py [--kind lens,photo,…] [--count N] [--seconds S] [--processes P] [--seed S] [--out FOLDER]
+    python benchmarks/fuzz.py --merge FILE [FILE …] [--out FOLDER]
 
 An input is a valid one that this script makes (see fuzz_kinds.py), damaged by chance: bits, cuts, splices, repeated
 pieces, fields, nested brackets, huge numbers, wrong types, headers. Input n of a seed is always the same. The public
@@ -9,25 +10,29 @@ names the file, or to accept it. Anything else is a failure: another exception, 
 result that is absurd. The first inputs of each kind of failure are kept in the folder --failures, with their
 tracebacks.
 
-Workers read many inputs each, and are ended only where one hangs. Results are merged into fuzz.json and fuzz.md by kind
-and seed: runs with other seeds add up. --quick reads a few of each kind, and writes no results. The exit code is 1
-where anything failed.
+Processes, each on one core, read inputs of one kind for a minute or more and then of the kind that has had the least
+time so far, until each kind has --count of them (with --total: all runs of the results together), or --seconds are
+over. Results are added to fuzz.json and fuzz.md in --out under the seed, by default one that no run of the results has
+had; --merge adds those of other runs or machines, and refuses a seed that stands for two runs. A kind whose library is
+not installed is left out and named. The exit code is 1 where anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -39,13 +44,19 @@ from machine import machine
 
 LONGEST_MESSAGE = 4000  # characters
 KEPT = 3  # inputs of each kind of failure
-BATCH_SECONDS = 10.0  # about as long as a worker is given work for
-START_SECONDS = 180.0  # for imports, samples and what is compiled at first
+BATCH, BATCH_SECONDS = 2000, 5.0  # inputs that a process is given at once, and how long it reads them at most
+TURN_SECONDS = 60.0  # of a process with one kind, if another waits, and between two writes of the results
+START_SECONDS = 300.0  # for imports, samples and what is compiled at first
+RESULTS = Path(__file__).parent / "results"
+ONE_CORE = {
+    "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+}  # fmt: skip
 
 
 @dataclass
 class Tally:
-    """What became of the inputs of one kind."""
+    """What became of the inputs of one kind, and how many seconds of a core they took."""
 
     tried: int = 0
     refused: int = 0
@@ -94,44 +105,56 @@ def _signature(error: BaseException) -> str:
     return f"{type(error).__name__} in {place}"
 
 
-def work(kind_name: str, seed: int, memory_mb: int, pipe: Connection, state: Any) -> None:
+def work(kind_name: str, seed: int, core: int, folder: Path, pipe: Connection, state: Any) -> None:
     """A worker: reads batches of numbers from the pipe, and sends what became of them; `state` says what it is at."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[core % len(cores)]})  # JAX has as many threads as cores
     kind = KINDS[kind_name]
-    with tempfile.TemporaryDirectory(prefix="defocus-fuzz-") as place:
-        folder = Path(place)
-        os.chdir(folder)
-        kind.prepare(folder)
-        quiet = os.open(os.devnull, os.O_WRONLY)  # libraries in C complain of what they are given
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        outcome(kind, -1, seed, folder)  # whatever is loaded or compiled at first counts for nobody
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + memory_mb * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        pipe.send("ready")
-        while (batch := pipe.recv()) is not None:
-            counts: Counter[str] = Counter()
-            examples: dict[str, list[tuple[int, bytes, str]]] = {}
-            for number in batch:
-                state[0], state[1] = number, time.monotonic()
-                word, data, report = outcome(kind, number, seed, folder)
-                counts[word] += 1
-                if word not in ("refused", "accepted") and counts[word] <= KEPT:
-                    examples.setdefault(word, []).append((number, data, report))
-            state[0] = -1.0
-            pipe.send((counts, examples))
+    os.chdir(folder)
+    kind.prepare(folder)
+    quiet = os.open(os.devnull, os.O_WRONLY)  # libraries in C complain of what they are given
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    outcome(kind, -1, seed, folder)  # whatever is loaded or compiled at first counts for nobody
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + kind.memory_mb * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    pipe.send(None)
+    while True:
+        batch = pipe.recv()
+        counts: Counter[str] = Counter()
+        examples: list[tuple[str, int, bytes, str]] = []
+        start = time.monotonic()
+        for number in batch:
+            state[0], state[1] = number, time.monotonic()
+            if state[1] - start > BATCH_SECONDS:
+                break
+            word, data, report = outcome(kind, number, seed, folder)
+            counts[word] += 1
+            if word not in ("refused", "accepted") and counts[word] <= KEPT:
+                examples.append((word, number, data, report))
+        state[0] = -1.0
+        pipe.send((counts, examples, time.monotonic() - start))
+
+
+def _memory_folder() -> str | None:
+    """A folder that is kept in memory, where the files of an input are written and removed at little cost."""
+    folder = "/dev/shm"
+    large = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 2**31
+    return folder if large else None
 
 
 class Worker:
-    """A process that reads inputs, with what it is at."""
+    """A process that reads inputs of a kind, with what it is at."""
 
-    def __init__(self, kind: FuzzKind, seed: int) -> None:
+    def __init__(self, kind: FuzzKind, seed: int, core: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self.kind, self.batch = kind, range(0)
+        self.kind, self.core, self.batch = kind, core, range(0)
+        self.folder = Path(tempfile.mkdtemp(prefix="defocus-fuzz-", dir=_memory_folder()))
         self.pipe, other = context.Pipe()
         self.state = context.Array("d", [-1.0, time.monotonic()], lock=False)
-        arguments = (kind.name, seed, kind.memory_mb, other, self.state)
+        arguments = (kind.name, seed, core, self.folder, other, self.state)
         self.process: BaseProcess = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         other.close()
@@ -147,139 +170,237 @@ class Worker:
         self.process.kill()
         self.process.join()
         self.pipe.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def fuzz_kind(kind: FuzzKind, count: int, seed: int, processes: int, failures: Path) -> Tally:
-    """Read `count` inputs of a kind in some processes."""
-    tally, started = Tally(), time.monotonic()
-    numbers = _batches(count, kind)
-    pending: list[range] = []
-    workers = [Worker(kind, seed) for _ in range(min(processes, max(1, count)))]
+class Run:
+    """Inputs of several kinds, shared among processes."""
 
-    def give(worker: Worker) -> bool:
-        batch = pending.pop() if pending else next(numbers, None)
-        worker.batch = batch or range(0)
-        worker.pipe.send(batch)
-        return batch is not None
+    def __init__(self, counts: dict[str, int], seed: int, seconds: float | None, failures: Path) -> None:
+        self.seed, self.failures = seed, failures
+        self.end = time.monotonic() + seconds if seconds else float("inf")
+        self.tallies = {name: Tally() for name in counts}
+        self.left = {name: [range(count)] if count else [] for name, count in counts.items()}
+        self.workers: list[Worker] = []
+        self.turn_s = TURN_SECONDS
 
-    def keep(word: str, number: int, data: bytes, report: str) -> None:
-        tally.failures[word] += 0
-        kept = failures / kind.name
-        kept.mkdir(parents=True, exist_ok=True)
-        (kept / f"{seed}-{number}.bin").write_bytes(data)
-        (kept / f"{seed}-{number}.txt").write_text(
-            f"{word}\n\n{report[-20_000:]}\n", encoding="utf-8", errors="replace"
-        )
+    def go(self, processes: int, out: Path, about: dict[str, Any]) -> None:
+        """Read everything; results are written now and then."""
+        written = time.monotonic()
+        self.turn_s = min(TURN_SECONDS, max(10.0, (self.end - written) * processes / max(1, len(self.left)) / 2.0))
+        while True:
+            self._start(processes)
+            if not self.workers:
+                break
+            for worker in list(self.workers):
+                self._attend(worker)
+            if time.monotonic() - written > TURN_SECONDS:
+                written = time.monotonic()
+                write_results(out, merged(read_results(out), self.as_json(about)))
+        write_results(out, merged(read_results(out), self.as_json(about)))
 
-    while workers:
-        for worker in list(workers):
-            try:
-                if worker.pipe.poll(0.02):
-                    message = worker.pipe.recv()
-                    if message != "ready":
-                        counts, examples = message
-                        tally.tried += counts.total()
-                        tally.refused += counts.pop("refused", 0)
-                        tally.accepted += counts.pop("accepted", 0)
-                        for word, several in examples.items():
-                            for number, data, report in several[: max(0, KEPT - tally.failures[word])]:
-                                keep(word, number, data, report)
-                        tally.failures.update(counts)
-                    if not give(worker):
-                        workers.remove(worker)
-                        worker.process.join()
-                    continue
-                dead = not worker.process.is_alive()
-            except (EOFError, OSError):
-                dead = True
-            if not (dead or worker.hangs()):
-                continue
-            number = int(worker.state[0])
-            word = f"the process died ({worker.process.exitcode})" if dead else f"more than {kind.seconds:g} s"
-            worker.end()
-            workers.remove(worker)
-            if number < 0:
-                raise RuntimeError(f"{kind.name}: a worker did not start: {word}")
-            # What it had read of its batch is read again by another: only the last number is known to be at fault.
-            tally.tried += 1
-            tally.failures[word] += 1
-            keep(word, number, b"", f"input {number} of seed {seed}, of batch {worker.batch}")
-            pending += [
-                part for part in (range(worker.batch.start, number), range(number + 1, worker.batch.stop)) if part
-            ]
-            workers.append(Worker(kind, seed))
-    tally.seconds = time.monotonic() - started
-    return tally
+    def as_json(self, about: dict[str, Any]) -> dict[str, Any]:
+        """The run under its seed, as it is written."""
+        kinds = {name: tally.as_json() for name, tally in self.tallies.items() if tally.tried}
+        return {str(self.seed): {"machine": about, "kinds": kinds}} if kinds else {}
+
+    def _start(self, processes: int) -> None:
+        while len(self.workers) < processes and (name := self._next_kind()) is not None:
+            core = min(set(range(processes)) - {worker.core for worker in self.workers})
+            self.workers.append(Worker(KINDS[name], self.seed, core))
+
+    def _next_kind(self) -> str | None:
+        """The kind with inputs left that has had the least time, with what its workers will take."""
+        names = [name for name, left in self.left.items() if left]
+        if not names or time.monotonic() > self.end:
+            return None
+        return min(names, key=self._time)
+
+    def _time(self, name: str) -> float:
+        at_work = sum(worker.kind.name == name for worker in self.workers)
+        return self.tallies[name].seconds + self.turn_s * at_work
+
+    def _attend(self, worker: Worker) -> None:
+        """Take what a worker has read and give it more, or end it."""
+        name = worker.kind.name
+        try:
+            if worker.pipe.poll(0.02):
+                self._take(worker, worker.pipe.recv())
+                other = self._next_kind()
+                turn_over = other != name and time.monotonic() - worker.started > self.turn_s
+                if other is None or not self.left[name] or (turn_over and self._time(other) < self._time(name)):
+                    self.workers.remove(worker)
+                    worker.end()
+                    return
+                batch = self.left[name].pop()
+                if len(batch) > BATCH:
+                    self.left[name].append(batch[BATCH:])
+                worker.batch = batch[:BATCH]
+                worker.pipe.send(worker.batch)
+                return
+            dead = not worker.process.is_alive()
+        except (EOFError, OSError):
+            dead = True
+        if dead or worker.hangs():
+            self._bury(worker, dead)
+
+    def _take(self, worker: Worker, message: Any) -> None:
+        if message is None:
+            return
+        counts, examples, seconds = message
+        tally = self.tallies[worker.kind.name]
+        rest = worker.batch[counts.total() :]
+        if rest:
+            self.left[worker.kind.name].append(rest)
+        tally.tried += counts.total()
+        tally.seconds += seconds
+        tally.refused += counts.pop("refused", 0)
+        tally.accepted += counts.pop("accepted", 0)
+        for word, number, data, report in examples:
+            if tally.failures[word] < KEPT:
+                self._keep(worker.kind.name, word, number, data, report)
+        tally.failures.update(counts)
+
+    def _bury(self, worker: Worker, dead: bool) -> None:
+        """Count the input at which a worker hung or died; what it had read of its batch is read again by another."""
+        name, number, batch = worker.kind.name, int(worker.state[0]), worker.batch
+        word = f"more than {worker.kind.seconds:g} s"
+        if dead:
+            worker.process.join(5.0)
+            word = f"the process died ({worker.process.exitcode})"
+        worker.end()
+        self.workers.remove(worker)
+        tally = self.tallies[name]
+        if number < 0:
+            tally.failures[f"no start: {word}"] += 1
+            self.left[name] = []
+            return
+        tally.tried += 1
+        tally.seconds += worker.kind.seconds
+        tally.failures[word] += 1
+        self._keep(name, word, number, b"", f"input {number} of seed {self.seed}, of batch {batch}")
+        self.left[name] += [part for part in (range(batch.start, number), range(number + 1, batch.stop)) if part]
+
+    def _keep(self, name: str, word: str, number: int, data: bytes, report: str) -> None:
+        folder = self.failures / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.seed}-{number}.bin").write_bytes(data)
+        text = f"{word}\n\n{report[-20_000:]}\n"
+        (folder / f"{self.seed}-{number}.txt").write_text(text, encoding="utf-8", errors="replace")
 
 
-def _batches(count: int, kind: FuzzKind) -> Iterator[range]:
-    """All numbers in batches: small ones at first, until the kind's speed is known to be no matter."""
-    size = max(1, min(int(BATCH_SECONDS / kind.typical_s), 20_000))
-    for first in range(0, count, size):
-        yield range(first, min(first + size, count))
+def read_results(place: Path) -> dict[str, Any]:
+    """The runs of a folder's fuzz.json, or of such a file, by seed."""
+    file = place / "fuzz.json" if place.is_dir() else place
+    return dict(json.loads(file.read_text())["runs"]) if file.is_file() else {}
 
 
-def write_results(out: Path, tallies: dict[str, Tally], seed: int) -> None:
-    """Merge tallies into fuzz.json by kind and seed, and write fuzz.md."""
-    file = out / "fuzz.json"
-    known = json.loads(file.read_text())["kinds"] if file.is_file() else {}
-    for name, tally in tallies.items():
-        known.setdefault(name, {})[str(seed)] = tally.as_json()
-    ordered = {name: known[name] for name in KINDS if name in known}
-    content = {"machine": machine(("jax", "numpy", "torch", "pillow", "rawpy")), "kinds": ordered}
-    file.write_text(json.dumps(content, indent=1) + "\n")
+def merged(runs: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Both, by seed. A longer count of the same run takes the place of a shorter one; two runs of a seed exit."""
+    together = dict(runs)
+    for seed, run in others.items():
+        known = together.get(seed, run)
+        if any(known["machine"][key] != run["machine"][key] for key in ("cpu", "python", "started")):
+            sys.exit(f"seed {seed} stands for two runs: run one of them again with another --seed")
+        together[seed] = known if _tried(known) > _tried(run) else run
+    return together
+
+
+def _tried(run: dict[str, Any]) -> int:
+    return sum(kind["tried"] for kind in run["kinds"].values())
+
+
+def sums(runs: dict[str, Any], name: str) -> dict[str, float]:
+    """The counts of a kind over all runs."""
+    tallies = [run["kinds"][name] for run in runs.values() if name in run["kinds"]]
+    return {key: sum(tally[key] for tally in tallies) for key in ("tried", "refused", "accepted", "failed", "seconds")}
+
+
+def write_results(out: Path, runs: dict[str, Any]) -> None:
+    """Write the runs to fuzz.json, and their sums to fuzz.md."""
+    out.mkdir(parents=True, exist_ok=True)
+    runs = dict(sorted(runs.items(), key=lambda item: int(item[0])))
+    (out / "fuzz.json").write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+    machines: dict[str, list[str]] = {}
+    for seed, run in runs.items():
+        about = run["machine"]
+        machines.setdefault(f"{about['cpu']}, {about['cores']} cores, Python {about['python']}", []).append(seed)
+    places = "; ".join(f"{place} (seed {', '.join(seeds)})" for place, seeds in machines.items())
     lines = [
         "# Damaged and hostile inputs", "",
-        f"{content['machine']['cpu']}, {content['machine']['cores']} cores; `python benchmarks/fuzz.py`. Failed: any "
-        "exception but our own, a hang, no memory, an absurd result.", "",
-        "| kind | what reads it | tried | refused | accepted | failed | seconds |",
+        f"{places}; `python benchmarks/fuzz.py`. Failed: any exception but our own, a hang, no memory, an absurd "
+        "result.", "",
+        "| kind | what reads it | tried | refused | accepted | failed | ms each |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]  # fmt: skip
-    for name, runs in ordered.items():
-        sums = {key: sum(run[key] for run in runs.values()) for key in ("tried", "refused", "accepted", "failed")}
-        seconds = sum(run["seconds"] for run in runs.values())
-        numbers = " | ".join(f"{value:,}" for value in sums.values())
-        lines.append(f"| {name} | {KINDS[name].about} | {numbers} | {seconds:,.0f} |")
     failures: Counter[str] = Counter()
-    for name, runs in ordered.items():
-        for run in runs.values():
-            failures.update({f"{name}: {word}": times for word, times in run["failures"].items()})
+    for name, kind in KINDS.items():
+        total = sums(runs, name)
+        if total["tried"]:
+            numbers = " | ".join(f"{total[key]:,}" for key in ("tried", "refused", "accepted", "failed"))
+            lines.append(f"| {name} | {kind.about} | {numbers} | {1e3 * total['seconds'] / total['tried']:.2g} |")
+        for seed, run in runs.items():
+            words = run["kinds"].get(name, {}).get("failures", {})
+            failures.update({f"{name}, seed {seed}: {word}": times for word, times in words.items()})
     if failures:
         lines += ["", "Failures:", "", *(f"- {word}: {times:,}" for word, times in failures.most_common())]
     (out / "fuzz.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def installed(names: Sequence[str]) -> list[str]:
+    """Those of the kinds whose libraries are here; the others are named."""
+    here = []
+    for name in names:
+        missing = [module for module in KINDS[name].needs if importlib.util.find_spec(module) is None]
+        if missing:
+            print(f"{name}: left out, without {', '.join(missing)}", flush=True)
+        else:
+            here.append(name)
+    return here
+
+
 def main() -> int:
-    """Run the kinds that are asked for."""
+    """Run the kinds that are asked for, or merge results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kind", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--count", type=int, help="inputs of each kind; by default what takes about a minute")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000, help="inputs of each kind at most (default 1000)")
+    parser.add_argument("--total", type=int, help="inputs of each kind at most, with those of all runs of the results")
+    parser.add_argument("--seconds", type=float, help="end after so long")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--quick", action="store_true", help="a few inputs of each kind, in one process, no results")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--seed", type=int, help="by default one more than any of the results")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="add other results instead of running")
     parser.add_argument("--failures", type=Path, default=Path(tempfile.gettempdir()) / "defocus-fuzz-failures")
     options = parser.parse_args()
+    known = merged(read_results(RESULTS), read_results(options.out))
+    if options.merge:
+        runs = read_results(options.out)
+        for file in options.merge:
+            runs = merged(runs, read_results(file))
+        write_results(options.out, runs)
+        return 0
     names = options.kind.split(",")
     if unknown := set(names) - set(KINDS):
         parser.error(f"no kinds {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    tallies: dict[str, Tally] = {}
-    for name in names:
-        kind = KINDS[name]
-        count = kind.quick if options.quick else options.count or int(60.0 / kind.typical_s)
-        processes = 1 if options.quick else options.processes
-        tally = tallies[name] = fuzz_kind(kind, count, options.seed, processes, options.failures)
+    seed = 1 + max((int(seed) for seed in known), default=-1) if options.seed is None else options.seed
+    if str(seed) in known:
+        parser.error(f"seed {seed} was run already; without --seed another is taken")
+    limits = dict.fromkeys(installed(names), options.count)
+    if options.total is not None:
+        limits = {name: max(0, min(options.total - int(sums(known, name)["tried"]), limits[name])) for name in limits}
+    os.environ.update(ONE_CORE)
+    run = Run(limits, seed, options.seconds, options.failures)
+    about = machine(("jax", "numpy", "torch", "pillow", "rawpy"))
+    run.go(options.processes, options.out, about | {"started": round(time.time())})
+    for name, tally in run.tallies.items():
         print(
             f"{name}: {tally.tried:,} tried, {tally.refused:,} refused, {tally.accepted:,} accepted, "
-            f"{tally.failed:,} failed, {tally.seconds:.1f} s",
+            f"{tally.failed:,} failed, {1e3 * tally.seconds / max(1, tally.tried):.2g} ms each",
             *(f"   {times:,} × {word}" for word, times in tally.failures.most_common()),
             sep="\n",
             flush=True,
         )
-    if not options.quick:
-        options.out.mkdir(parents=True, exist_ok=True)
-        write_results(options.out, tallies, options.seed)
-    return int(any(tally.failed for tally in tallies.values()))
+    return int(any(tally.failed for tally in run.tallies.values()))
 
 
 if __name__ == "__main__":

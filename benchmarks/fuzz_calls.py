@@ -1,10 +1,7 @@
-"""Calls that cannot be: command lines with wrong words, PSFs and photographs of wrong arguments."""
+"""Calls that cannot be: PSFs and photographs of wrong arguments."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -12,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from fuzz_mutations import WORDS
 
 Attempt = tuple[str, bytes, Callable[[], Any]]  # a name, the input, and what reads it
 
@@ -23,67 +18,6 @@ class Absurd(Exception):
 
 
 NUMBERS = (0.0, -1.0, 1e-12, 1e-3, 0.5, 1.0, 2.0, 3.0, 50.0, 1e4, 1e12, 1e300, -1e300, math.inf, -math.inf, math.nan)
-COMMANDS = (
-    ("lens", "info"), ("lens", "list"), ("lens", "convert"), ("lens", "survey"), ("lens", "draw"), ("psf",),
-    ("psf-grid",), ("wavefront",), ("pupils",), ("through-focus",), ("blur",), ("refocus",), ("develop",),
-    ("depth",), ("scene",), ("deblur",), ("train",), ("evaluate",), ("groundtruth",), ("downstream",), ("ablate",),
-    ("synth", "init"), ("synth", "check"), ("synth", "run"), ("synth", "verify"), ("synth", "report"),
-    ("synth", "show"),
-)  # fmt: skip
-TEXTS = (
-    *WORDS[:45],
-    "a.png",
-    "none.png",
-    ".",
-    "..",
-    "/",
-    "out.png",
-    "lens.zmx",
-    "nan",
-    "0",
-    "-3",
-    "1e9",
-    "1,2,3",
-    "a=b",
-    "a=",
-)
-
-
-def command_attempt(rng: random.Random, folder: Path) -> Attempt:
-    """A command with wrong words: unknown options, missing files, numbers that cannot be."""
-    import click
-    import typer
-
-    from defocus.cli import app, run
-
-    words = rng.choice(COMMANDS)
-    command: Any = typer.main.get_command(app)
-    for word in words:
-        command = (
-            command.commands.get(word) if isinstance(command, click.Group) or hasattr(command, "commands") else None
-        )
-        if command is None:
-            break
-    arguments = list(words)
-    options = [o for p in getattr(command, "params", ()) for o in p.opts if o.startswith("--") and o != "--help"]
-    for _ in range(rng.randrange(1, 5)):
-        if options and rng.random() < 0.7:
-            arguments.append(rng.choice(options))
-        arguments.append(rng.choice(TEXTS).replace("\x00", ""))
-    # Something that no command can take ends each line: nothing long is begun.
-    arguments += rng.choice(
-        (["--no-such-option"], ["none.png", "none.toml", "none.zmx", "more", "and", "more"], ["--out"])
-    )
-
-    def call() -> Any:
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            code = run(arguments)
-        if code not in (0, 1, 2):
-            raise Absurd(f"exit code {code}")
-        return code == 0
-
-    return " ".join(arguments)[:80], json.dumps(arguments).encode(), call
 
 
 def _spoilt(rng: random.Random, usual: dict[str, Any], odd: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:

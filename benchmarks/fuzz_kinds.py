@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fuzz_calls import Absurd, Attempt, command_attempt, photograph_attempt, psf_attempt
+from fuzz_calls import Absurd, Attempt, photograph_attempt, psf_attempt
+from fuzz_commands import command_attempt, prepare_commands
 from fuzz_mutations import (
     damaged_bytes,
     damaged_json,
@@ -41,7 +42,7 @@ class FuzzKind:
     about: str  # what reads it
     attempt: Callable[[random.Random, Path], Attempt]
     prepare: Callable[[Path], None] = lambda folder: None
-    typical_s: float = 0.001  # of an input
+    needs: tuple[str, ...] = ()  # modules that may not be installed
     seconds: float = 10.0  # at most
     memory_mb: int = 1500  # at most
     quick: int = 30  # inputs of a short run
@@ -203,7 +204,7 @@ def _read_settings(file: Path) -> None:
     {"plan": load_plan, "table": load_table}.get(file.stem, TrainConfig.from_toml)(file)
 
 
-def _weights() -> dict[str, bytes]:
+def weights_files() -> dict[str, bytes]:
     import torch
 
     from defocus.restore.models import build_model, model_options
@@ -267,7 +268,7 @@ def _load_weights(file: Path) -> None:
     load_model(file)
 
 
-def _lpips() -> dict[str, bytes]:
+def lpips_files() -> dict[str, bytes]:
     def layer(*shape: int) -> dict[str, np.ndarray]:
         return {"kernel": np.ones(shape, np.float32), "bias": np.zeros(shape[-1], np.float32)}
 
@@ -292,7 +293,7 @@ def _load_lpips(file: Path) -> Any:
 # --- data sets, journals ---
 
 
-def _fake_folder(folder: Path, layout: str) -> Path:
+def fake_pairs(folder: Path, layout: str) -> Path:
     sys.path.insert(0, str(ROOT / "tests" / "synth"))
     from fake_folder import fake_folder  # type: ignore[import-not-found]
 
@@ -308,7 +309,7 @@ class Folders:
     whole: Path = Path()
 
     def prepare(self, folder: Path) -> None:
-        self.whole = _fake_folder(folder / "whole", self.layout)
+        self.whole = fake_pairs(folder / "whole", self.layout)
 
     def attempt(self, rng: random.Random, folder: Path) -> Attempt:
         copy = folder / "copy"
@@ -393,7 +394,7 @@ def _journal_attempt(rng: random.Random, folder: Path) -> Attempt:
     return file.name, data, read
 
 
-def _niqe() -> dict[str, bytes]:
+def niqe_files() -> dict[str, bytes]:
     buffer = io.BytesIO()
     np.savez(buffer, mu_pris_param=np.zeros((1, 36)), cov_pris_param=np.eye(36))
     return {"a.npz": buffer.getvalue()}
@@ -407,7 +408,7 @@ def _read_niqe(file: Path) -> None:
         raise Absurd("parameters of NIQE that are not finite")
 
 
-def _responses() -> dict[str, bytes]:
+def response_files() -> dict[str, bytes]:
     x = np.linspace(0.0, 1.0, 17)
     rows = [f"{a:.6f} {b:.6f}" for a, b in zip(x, x**0.45, strict=True)]
     return {
@@ -435,10 +436,10 @@ def _npz(rng: random.Random, data: bytes) -> bytes:
 
 _DEPTH = Files(_depths, _read_depth, {".npz": _npz, ".npy": damaged_npy, ".png": damaged_png, ".pfm": damaged_text})
 _SETTINGS = Files(_settings, _read_settings, {".toml": damaged_text})
-_WEIGHTS = Files(_weights, _load_weights)
-_LPIPS = Files(_lpips, _load_lpips)
-_NIQE = Files(_niqe, _read_niqe, {".npz": _npz})
-_RESPONSE = Files(_responses, _read_response, {".txt": damaged_text, ".csv": damaged_text})
+_WEIGHTS = Files(weights_files, _load_weights)
+_LPIPS = Files(lpips_files, _load_lpips)
+_NIQE = Files(niqe_files, _read_niqe, {".npz": _npz})
+_RESPONSE = Files(response_files, _read_response, {".txt": damaged_text, ".csv": damaged_text})
 _RECORDS, _SHARDS = Folders("dpdd", _metadata_names), Folders("webdataset", _shard_names)
 
 KINDS = {
@@ -446,34 +447,38 @@ KINDS = {
     for kind in (
         FuzzKind("lens", "`parse_lens`: Zemax, CODE V, Optical Bench, JSON", _lens_attempt, quick=200),
         _file_kind("photo", "`read_photo`: PNG, JPEG, TIFF", _PHOTOS, quick=60),
-        _file_kind("raw", "`read_photo`: DNG", _RAW, typical_s=0.003),
+        _file_kind("raw", "`read_photo`: DNG", _RAW, needs=("rawpy",)),
         _file_kind("png16", "`decode_picture`: PNG of 8 and 16 bits", _PNG16, quick=60),
         _file_kind("depth", "`read_depth`: npz, npy, png, pfm, dpt", _DEPTH, memory_mb=4000, quick=60),
-        _file_kind("toml", "plans, evaluation tables, recipes", _SETTINGS, typical_s=0.003),
+        _file_kind("toml", "plans, evaluation tables, recipes", _SETTINGS, needs=("torch",)),
         FuzzKind(
             "weights", "`load_model`: torch and safetensors, bytes and crafted", _weights_attempt, _WEIGHTS.prepare,
-            typical_s=0.02, quick=10,
+            needs=("torch", "safetensors"), quick=10,
         ),
-        _file_kind("lpips", "`Lpips.load`: pickles", _LPIPS, typical_s=0.03, quick=5),
+        _file_kind("lpips", "`Lpips.load`: pickles", _LPIPS, needs=("torch",), quick=5),
         FuzzKind(
             "records", "`verify`, `report`, `PairDataset`: records, plan, ledger", _RECORDS.attempt, _RECORDS.prepare,
-            typical_s=0.05, quick=6,
+            needs=("torch", "pyarrow"), quick=6,
         ),
         FuzzKind(
-            "shards", "`verify`, `report`, `PairDataset`: shards", _SHARDS.attempt, _SHARDS.prepare, typical_s=0.05,
-            quick=6,
+            "shards", "`verify`, `report`, `PairDataset`: shards", _SHARDS.attempt, _SHARDS.prepare,
+            needs=("torch", "pyarrow"), quick=6,
         ),
-        _file_kind("niqe", "`load_pristine`: npz", _NIQE, quick=40),
+        _file_kind("niqe", "`load_pristine`: npz", _NIQE, needs=("torch",), quick=40),
         _file_kind("response", "`parse_response`: tables of text", _RESPONSE, quick=40),
-        FuzzKind("journal", "`Journal`, `DeblurFolder`, `OwnedFolder`", _journal_attempt, typical_s=0.01, quick=10),
-        FuzzKind("cli", "`defocus …` with wrong words", command_attempt, typical_s=0.05, seconds=60.0, quick=10),
         FuzzKind(
-            "psf", "`Camera(…).psf(…)` at the ends of its range", psf_attempt, typical_s=0.5, seconds=120.0,
-            memory_mb=6000, quick=12,
+            "journal", "`Journal`, `DeblurFolder`, `OwnedFolder`", _journal_attempt, needs=("torch",), quick=10
+        ),
+        FuzzKind(
+            "cli", "`defocus …` with wrong files and words", command_attempt, prepare_commands, needs=("torch",),
+            seconds=60.0, quick=10,
+        ),
+        FuzzKind(
+            "psf", "`Camera(…).psf(…)` at the ends of its range", psf_attempt, seconds=120.0, memory_mb=6000, quick=12
         ),
         FuzzKind(
             "photograph", "`Camera.photograph` of wrong pictures, depths and options", photograph_attempt,
-            typical_s=0.5, seconds=120.0, memory_mb=6000, quick=0,
+            seconds=120.0, memory_mb=6000, quick=0,
         ),
     )
 }  # fmt: skip

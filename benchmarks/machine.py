@@ -24,8 +24,16 @@ def machine(packages: tuple[str, ...] = ("jax", "numpy")) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in packages},
+        **{name: _version(name) for name in packages},
     }
+
+
+def _version(package: str) -> str | None:
+    """The version of a package; None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def median_seconds(work: Callable[[], object], repeats: int = 20) -> float:

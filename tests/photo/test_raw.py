@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,6 +206,17 @@ def test_a_truncated_file_is_named(part: float, stored: np.ndarray, write_dng: W
     cut.write_bytes(data[: int(len(data) * part)])
     with pytest.raises(PhotoError, match=r"cut\.dng: .*(empty|truncated|cut short)"):
         read_photo(cut)
+
+
+def test_pages_without_end(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+    """A page that follows itself: the first ones are looked at, not all of them."""
+    file = write_dng(tmp_path / "loop.dng", stored)
+    data = bytearray(file.read_bytes())
+    (first,) = struct.unpack_from("<I", data, 4)
+    (tags,) = struct.unpack_from("<H", data, first)
+    struct.pack_into("<I", data, first + 2 + 12 * tags, len(data))
+    file.write_bytes(data + struct.pack("<HI", 0, len(data)))
+    assert read_photo(file).size == (stored.shape[1], stored.shape[0])
 
 
 def test_files_that_are_no_photographs(tmp_path: Path) -> None:

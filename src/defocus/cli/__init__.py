@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -55,11 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
+@functools.cache
+def root_command() -> Any:
+    """The command line as click has it, which typer takes a while to make."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
-    command = typer.main.get_command(app)
     try:
-        code = int(command.main(list(arguments), prog_name="defocus", standalone_mode=False) or 0)
+        code = int(root_command().main(list(arguments), prog_name="defocus", standalone_mode=False) or 0)
         if code == STOPPED:  # typer makes this of Ctrl-C, and says nothing
             typer.echo("defocus: stopped", err=True)
         return code

@@ -202,6 +202,8 @@ def opened_image(source: str | Path | BinaryIO, file: str | Path, failure: type[
         raise failure("cannot be decoded: not a picture of a kind that is read", file=file) from error
     except Image.DecompressionBombError as error:
         raise failure(str(error), file=file) from error
+    except MemoryError as error:
+        raise failure("cannot be decoded: damaged, or too large for the memory of this machine", file=file) from error
     except (OSError, SyntaxError, ValueError, zlib.error, ImageCms.PyCMSError) as error:
         raise failure(f"cannot be decoded: damaged or truncated: {error}", file=file) from error
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from .isp import SensorColour
 from .photos import Photo, RawPhoto, RgbPhoto, choose_gains, choose_matrix, grey_gains, valid_gains
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it complains of, our errors say
+
+MOST_PAGES = 64  # of a file in TIFF's layout, that are looked at
 
 # How LibRaw counts orientations (1: columns mirrored, 2: rows mirrored, 4: transposed first), as EXIF counts them.
 EXIF_OF_FLIP = {0: 1, 1: 2, 2: 4, 3: 3, 4: 5, 5: 8, 6: 6, 7: 7}
@@ -235,7 +238,8 @@ def _check_length(path: Path) -> None:
 
     try:
         with tifffile.TiffFile(path) as tiff:
-            pages = [p for page in tiff.pages for p in (page, *(getattr(page, "pages", None) or ()))]
+            tops = islice(tiff.pages, MOST_PAGES)  # damaged ones may be many, and each takes long
+            pages = [p for page in tops for p in (page, *islice(getattr(page, "pages", None) or (), MOST_PAGES))]
             ends = [
                 (sum(p.databytecounts), max(o + n for o, n in zip(p.dataoffsets, p.databytecounts, strict=True)))
                 for p in pages

@@ -107,8 +107,9 @@ def _sheet(folder: PairFolder, statistics: PairStatistics) -> Iterator[dict[str,
     """The pairs of the contact sheet: their facts, and both pictures as data URIs."""
     on_sheet = set(sheet_ids({split: numbers for split, numbers in statistics.numbers.items() if numbers}))
     records = [record for record in folder.records() if record["id"] in on_sheet]
-    for record, files in pictures_of(folder.store, records, ("blurred", "sharp")):
-        pictures = {role: jpeg_uri(decode_picture(data, record["files"][role]["path"])) for role, data in files.items()}
+    roles = ("blurred", "sharp")
+    for record, files in pictures_of(folder.store, records, roles):
+        pictures = {role: jpeg_uri(decode_picture(files[role], record["files"][role]["path"])) for role in roles}
         yield {"id": record["id"], "facts": pair_facts(record), **pictures}
 
 
