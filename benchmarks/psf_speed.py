@@ -21,11 +21,10 @@ import numpy as np
 from defocus.lens import list_lenses, load_lens
 from defocus.lens.prescription import D_LINE_NM, Lens
 from defocus.optics.system import System, bucket_of, pack, padded_indices
-from defocus.optics.wavefront import energy_strength
 from defocus.psf.poses import Points, Pose, _find_poses
 from defocus.psf.propagate import Intensity, Transform, chirp_z, intensity, matrix_dft, window_axis
 from defocus.psf.pupil_function import PupilFunction, grid_axis, sample_pupil
-from defocus.psf.wavefronts import Wavefronts, _find_wavefronts
+from defocus.psf.wavefronts import Wavefronts, _find_wavefronts, wavefront_on_sphere
 from machine import machine, median_seconds
 
 QUICK = "--quick" in sys.argv
@@ -106,7 +105,7 @@ def main(out: Path) -> None:
 
     def find(systems: System, index: jax.Array, poses: Pose) -> Wavefronts:
         counts = jnp.array([BATCH, 1])
-        return _find_wavefronts(systems, index, waves, points, poses, counts, strength=energy_strength)
+        return _find_wavefronts(systems, index, waves, points, poses, counts, find=wavefront_on_sphere)
 
     begin = time.perf_counter()
     poses = jax.block_until_ready(pose(systems))

@@ -21,14 +21,12 @@ import numpy as np
 
 from defocus import Camera, list_lenses, load_lens
 from defocus.camera import make_requests
-from defocus.errors import TraceError
 from defocus.lens.prescription import Lens
 from defocus.optics.paraxial import FirstOrder, image_position
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.huygens import huygens_psf
-from defocus.psf.paper import paper_psf
-from defocus.psf.poses import Requests
+from defocus.psf.paper import PAPER
 
 FIELDS = (0.0, 0.5, 0.7, 0.9)
 COC_PX = (-2.0, -8.0, -24.0)
@@ -47,14 +45,6 @@ def choose(count: int) -> list[tuple[str, Lens]]:
     picked = [phones[i] for i in np.linspace(0, len(phones) - 1, phone_count).astype(int)]
     picked += [others[i] for i in np.linspace(0, len(others) - 1, count - phone_count).astype(int)]
     return [(e.name, load_lens(e.name)) for e in picked]
-
-
-def paper_error(requests: Requests, row: int, truth: np.ndarray) -> float:
-    """Relative L1 of the paper's PSF; nan where it has none."""
-    try:
-        return float(np.abs(paper_psf(requests, row, BANDS, SIZE)[0][0] - truth).sum())
-    except TraceError:
-        return float("nan")
 
 
 def depth_of_confusion(lens: FirstOrder, radius: float, focus: float) -> float:
@@ -89,6 +79,7 @@ def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields:
     traced = TracedRequests(requests, BANDS)
     ours = traced.psfs(SIZE, PsfOptions(supersample=SUPERSAMPLE))
     print(f"{len(cases)} PSFs in {time.perf_counter() - start:.1f} s", flush=True)
+    published = TracedRequests(requests, BANDS, PAPER).psfs(SIZE, PsfOptions()) if paper else None
     doubled: dict[int, np.ndarray] = {}
     for samples in sorted({int(r["samples"]) for r in ours.reports if r["status"] == "ok"}):
         members = [i for i, r in enumerate(ours.reports) if r["status"] == "ok" and r["samples"] == samples]
@@ -110,8 +101,8 @@ def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields:
                 "rays": sums["samples"],
                 "huygens_s": time.perf_counter() - start,
             }
-            if paper:
-                row["paper"] = paper_error(requests, i, truths[i])
+            if published is not None and published.ok[i]:
+                row["paper"] = float(np.abs(published.psf[i, 0] - truths[i]).sum())
         rows.append(row)
         if i % len(fields) == len(fields) - 1:
             write(out / stem, rows)

@@ -42,6 +42,8 @@ from .psf.engine import (
     point_psf,
     spills,
 )  # fmt: skip
+from .psf.method import WAVE, PsfMethod
+from .psf.paper import PAPER
 from .psf.poses import Points, Requests, stack_irises
 from .psf.sampling import bucket, window_samples
 from .psf.window import LARGEST, larger_window, spill_refusal, window_for
@@ -61,6 +63,7 @@ REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "re
 
 Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
 METHODS: tuple[Method, ...] = get_args(Method)
+ENGINE_METHODS: dict[Method, PsfMethod] = {"wave": WAVE, "paper": PAPER}  # in batches; the others one PSF at a time
 Scalar = float | Float[Any, ""]
 Field = tuple[float, float]
 
@@ -304,8 +307,8 @@ class Camera(eqx.Module):
         _check_points([depth_m], [_pair(field)], size)
         if is_traced((self, depth_m, field)):
             return self._pure_psf(depth_m, field, size, parsed, method, settings)
-        if method == "wave":
-            batch = psfs(self, [depth_m], [field], size, parsed, **asdict(settings))
+        if method in ENGINE_METHODS:
+            batch = psfs(self, [depth_m], [field], size, parsed, method=method, **asdict(settings))
             report, array = batch.reports[0], batch.psf[0]
         else:
             x, y = field
@@ -397,7 +400,6 @@ class Camera(eqx.Module):
     ) -> tuple[np.ndarray, Report]:
         """PSF and report of the methods that are there for comparison."""
         from .psf.huygens import huygens_psf
-        from .psf.paper import paper_psf
         from .psf.simple import disk, disk_outside, fraunhofer, gaussian, gaussian_outside
 
         refused = [name for name, value in asdict(options).items() if value != getattr(PsfOptions(), name)]
@@ -409,11 +411,8 @@ class Camera(eqx.Module):
         radius = self.circle_of_confusion_px(depth_m)
         window = window_for(radius, LARGEST) if size is None else size
         requests = make_requests([self], [depth_m], [field])
-        if method in ("huygens", "paper"):
-            if method == "huygens":
-                array, report = huygens_psf(requests, 0, bands, window, supersample=options.supersample or 5)
-            else:
-                array, report = paper_psf(requests, 0, bands, window)
+        if method == "huygens":
+            array, report = huygens_psf(requests, 0, bands, window, supersample=options.supersample or 5)
             reach = report["blur_mm"] / (float(self.pixel_um) * 1e-3)
         else:
             report = {"circle_of_confusion_px": radius}
@@ -436,6 +435,7 @@ def psfs(
     size: int | None = None,
     bands: BandsLike = "rgb",
     *,
+    method: Method = "wave",
     relative_illumination: bool = True,
     progress: Progress | None = None,
     **options: Any,
@@ -443,17 +443,22 @@ def psfs(
     """PSFs of many cameras, depths and fields in one array; a single camera, depth or field goes with all others.
 
     Without a `size` all windows are as large as the widest blur needs. Nothing is raised for one of the PSFs: each
-    report has its `status`. With `relative_illumination` reports tell the light of the field against the axis'.
-    `progress` is called with how many more PSFs are done, in fractions.
+    report has its `status`. `method` is "wave" or "paper". With `relative_illumination` reports tell the light of the
+    field against the axis'. `progress` is called with how many more PSFs are done, in fractions.
     """
     settings = checked_options(PsfOptions, options, "PSFs")
     rows = _rows(cameras, depth_m, field)
+    if method not in ENGINE_METHODS:
+        raise DefocusError(f"method {method!r} is for one PSF at a time; many are computed by wave and paper")
+    if method == "paper" and (not settings.exact or any(camera.iris is not None for camera, _, _ in rows)):
+        raise DefocusError(f"method 'paper' knows no {'iris blades' if settings.exact else 'exact = False'}")
     _check_points([d for _, d, _ in rows], [f for _, _, f in rows], size)
     axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if relative_illumination else {}
     every = [*rows, *((camera, depth, (0.0, 0.0)) for camera, depth in axis.values())]
     traced = TracedRequests(
         make_requests([c for c, _, _ in every], [d for _, d, _ in every], [f for _, _, f in every]),
         parse_bands(bands),
+        ENGINE_METHODS[method],
     )
     batch = _in_one_window(traced, rows, size, settings, progress)
     judge_counts(batch, settings)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy.ndimage import binary_erosion, gaussian_filter, laplace, shift
 
+from defocus import psfs
 from defocus.photo.isp import SensorColour
+from defocus.synth.layer_psfs import LayerBlur, find_layer_psfs
 from defocus.synth.lens_pool import PoolLens, load_pool_lens
 from defocus.synth.pairs import make_pairs, patch_of
 from defocus.synth.plan import Plan, make_plan
@@ -116,3 +118,22 @@ def test_a_pair_is_the_same_alone_and_among_others(
     alone = make_pairs(plan, [recipe(number, field, lens, sharp)], {sharp.name: sharp}, {COMATIC: lens})[0]
     for role, values in pairs[COMATIC, field]["pictures"].items():
         assert np.array_equal(alone.pictures[role], values), role
+
+
+def test_a_plan_takes_the_papers_psfs(plan: Plan, sharp: Sharp) -> None:
+    """Those of `method="paper"`, in the whole kernel, for every layer; they are not those of the default."""
+    of_paper = plan.model_copy(update={"psf": plan.psf.model_copy(update={"kind": "paper"})})
+    lens = load_pool_lens(plan, LENSES[0])
+    one = recipe(0, (0.0, -0.5), lens, sharp)
+    camera, depths = lens.camera_for(one.pixel_um, one.focus_m), np.array([FOCUS_M, FAR_M, 1.8])
+    radii = np.array([camera.circle_of_confusion_px(float(depth)) for depth in depths])
+    blur = LayerBlur(one, camera, radii, depths, np.array([True, False, True]))
+    patch = find_layer_psfs(of_paper, [blur])[None][0]
+    assert (patch.refusal, sorted(patch.psfs), patch.record(of_paper)["kind"]) == ("", [0, 2], "paper")
+    alone = psfs(camera, depths[[0, 2]], one.field, 32, "d", method="paper", relative_illumination=False)
+    for psf, expected, report in zip(patch.psfs.values(), alone.psf, alone.reports, strict=True):
+        np.testing.assert_allclose(psf, expected, atol=1e-6)
+        assert report["supersample"] == 5
+        assert report["samples"] >= max(2.0 * report["sampling_bound"], 256)
+    best = psfs(camera, 1.8, one.field, 32, "d", relative_illumination=False).psf[0]
+    assert 0.01 < np.abs(best - patch.psfs[2]).sum() < 0.3

@@ -88,6 +88,7 @@ def test_a_typo_names_the_key_and_the_right_one(settings: dict[str, Any], key: s
         ({"sources": [{"kind": "raw", "folder": "x", "depth": "{stem:>9999999999}"}]}, ["sources.0", "{stem} and"]),
         ({"sources": [{"kind": "raw", "folder": "x", "depth": "{stem!r}{"}]}, ["sources.0", "{stem} and"]),
         ({"psf": {"kind": "disc"}}, ["psf.kind", "'disk'", "'disc'"]),
+        ({"psf": {"kind": "paper", "exact": False}}, ["psf", "exact = false", "own samples"]),
         ({"output": {"bits": 12}}, ["output.bits", "12"]),
         ({"output": {"layout": "zip"}}, ["output.layout", "webdataset"]),
         ({"augment": {"scale": [1.4, 0.7]}}, ["augment", "scale = [1.4, 0.7]", "smaller first"]),

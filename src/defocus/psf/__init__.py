@@ -11,18 +11,22 @@ if TYPE_CHECKING:
     from .energy import encircled_energy
     from .engine import FittedPsf, Psf, PsfBatch, PsfOptions, TracedRequests, point_psf
     from .huygens import huygens_psf
-    from .paper import paper_psf
+    from .method import WAVE, PsfMethod
+    from .paper import PAPER
     from .poses import Points, Requests
     from .simple import disk, fraunhofer, gaussian
     from .wavefronts import Wavefronts, wavefronts_of
     from .window import window_for
 
 __all__ = [
+    "PAPER",
+    "WAVE",
     "Bands",
     "FittedPsf",
     "Points",
     "Psf",
     "PsfBatch",
+    "PsfMethod",
     "PsfOptions",
     "Requests",
     "TracedRequests",
@@ -32,7 +36,6 @@ __all__ = [
     "fraunhofer",
     "gaussian",
     "huygens_psf",
-    "paper_psf",
     "parse_bands",
     "picture_bands",
     "point_psf",

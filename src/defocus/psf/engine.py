@@ -27,13 +27,13 @@ from ..errors import DefocusError
 from ..files.stores import writing_file
 from ..optics.batch import over_lenses
 from ..optics.system import System
-from ..optics.wavefront import Strength, Wavefront, energy_strength
 from .bands import Bands
+from .method import WAVE, PsfMethod, SampleCount
 from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .pupil_function import PupilFunction
-from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_samples, needed_supersampling, supersampling_bucket
-from .wavefronts import WavefrontBlock, backend_kind, point_wavefronts, wavefront_blocks
+from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_supersampling, supersampling_bucket
+from .wavefronts import WavefrontBlock, Wavefronts, backend_kind, point_wavefronts, wavefront_blocks
 from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ class FittedPsf:
 class TracedRequests:
     """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again."""
 
-    def __init__(self, requests: Requests, bands: Bands, strength: Strength = energy_strength) -> None:
-        self.requests, self.bands = requests, bands
-        self.blocks = list(wavefront_blocks(requests, bands, strength))
+    def __init__(self, requests: Requests, bands: Bands, method: PsfMethod = WAVE) -> None:
+        self.requests, self.bands, self.method = requests, bands, method
+        self.blocks = list(wavefront_blocks(requests, bands, method.wavefront))
 
     def psfs(
         self,
@@ -161,6 +161,7 @@ class TracedRequests:
     ) -> PsfBatch:
         """PSFs of some of the requests (all), in the order of `rows`, which differ."""
         numbers = np.arange(len(self.requests)) if rows is None else np.asarray(rows, int)
+        options = replace(options, supersample=options.supersample or self.method.supersample)
         pitch = np.asarray(self.requests.points.pixel, float)[numbers]
         arrays = np.zeros((len(numbers), len(self.bands.names), size, size), np.float32)
         reports: list[Report] = [{} for _ in numbers]
@@ -168,7 +169,7 @@ class TracedRequests:
         for block in self.blocks:
             members = [k for k, row in enumerate(block.rows) if row in place]
             to = [place[block.rows[k]] for k in members]
-            psfs = _propagate_block(block, np.array(members, int), pitch[to], size, self.bands, options, progress)
+            psfs = self._propagate(block, np.array(members, int), pitch[to], size, options, progress)
             for i, (array, report) in zip(to, psfs, strict=True) if members else ():
                 reports[i] = report
                 if array is not None:
@@ -195,7 +196,7 @@ class TracedRequests:
         while groups:
             window = min(groups)
             rows = groups.pop(window)
-            points = options.supersample or points_per_pixel(window)
+            points = options.supersample or self.method.supersample or points_per_pixel(window)
             batch = self.psfs(window, replace(options, supersample=points), rows, progress)
             for row, array, report in zip(rows, batch.psf, batch.reports, strict=True):
                 report["window_px"] = window
@@ -206,6 +207,78 @@ class TracedRequests:
                 if larger is not None and spills(report, pixel[row], window):
                     groups.setdefault(larger, []).append(row)
         return [fitted[row] for row in range(len(coc_px))]
+
+    def _propagate(
+        self,
+        block: WavefrontBlock,
+        members: Int[np.ndarray, " requests"],
+        pixel: Float[np.ndarray, " requests"],
+        size: int,
+        options: PsfOptions,
+        progress: Progress | None,
+    ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
+        """Group by samples, propagate, fold wavelengths into bands; a PSF (None where there is none) and its report.
+
+        `members` are places among the block's rows.
+        """
+        places = np.array(block.places)[members]
+        pitch = np.full(block.arrays.in_front.shape[0], pixel[0])
+        pitch[places] = pixel
+        fringe = 0.0 if options.exact else FRINGE_PX
+        pupils, needed, finest = _on_pixels(
+            block.arrays, pitch, size * pitch, fringe, SIDES[options.side], count=self.method.samples
+        )
+        optics = jax.tree.map(lambda leaf: leaf[members], block.summary)
+        needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
+        samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
+        points = _counts(finest, options.supersample, supersampling_bucket)
+        status = _statuses(optics, samples)
+        across = size * points.max(1)
+        for row in np.flatnonzero(across > MOST_POINTS):
+            status[row] = (
+                f"takes {across[row]} points across its window, more than {MOST_POINTS}: take a smaller window"
+            )
+        jobs: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for i, text in enumerate(status):
+            if text == "ok":
+                for w, count in enumerate(samples[i]):
+                    jobs.setdefault((int(count), int(points[i, w])), []).append((i, w))
+        shape = samples.shape
+        pixels = np.zeros((*shape, size, size), np.float32)
+        measures = {name: np.zeros(shape) for name in ("inside", "strehl", "light")}
+        dtype = jnp.float64 if options.double else jnp.float32
+
+        def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
+            (count, supersample), pairs = job
+            batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
+            for start in range(0, len(pairs), batch):
+                part = pairs[start : start + batch]
+                rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
+                light: Intensity = jax.device_get(
+                    intensity_batch(
+                        _take_pupils(pupils, places[rows[:, 0]], rows[:, 1]),
+                        pixel[rows[:, 0]],
+                        np.asarray(len(part)),
+                        samples=count,
+                        size=size,
+                        supersample=supersample,
+                        dtype=dtype,
+                        transform=self.method.transform,
+                        one_period=self.method.one_period,
+                    )
+                )
+                here = tuple(np.array(part).T)
+                pixels[here] = light.pixels[: len(part)]
+                for name, values in measures.items():
+                    values[here] = getattr(light, name)[: len(part)]
+                if progress is not None:
+                    progress(len(part) / block.waves)
+
+        # A GPU's programs compile side by side, and one copies to the host while another computes.
+        with ThreadPoolExecutor(1 if backend_kind() == "cpu" else PROGRAMS_AT_ONCE) as pool:
+            list(pool.map(propagate, sorted(jobs.items())))
+        counts = {"samples": samples, "samples_needed": needed, "supersample": points}
+        yield from _folded(optics, status, pixels, measures, counts, self.bands, pixel, self.method)
 
     def pupil_areas(self) -> Float[np.ndarray, " requests"]:
         """Area of each request's pupil in direction cosines: the illumination that it gives; nan where no light is."""
@@ -225,92 +298,20 @@ class TracedRequests:
         return passed
 
 
-def _propagate_block(
-    block: WavefrontBlock,
-    members: Int[np.ndarray, " requests"],
-    pixel: Float[np.ndarray, " requests"],
-    size: int,
-    bands: Bands,
-    options: PsfOptions,
-    progress: Progress | None = None,
-) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
-    """Group by samples, propagate, fold wavelengths into bands; a PSF (None where there is none) and its report.
-
-    `members` are places among the block's rows.
-    """
-    places = np.array(block.places)[members]
-    pitch = np.full(block.arrays.in_front.shape[0], pixel[0])
-    pitch[places] = pixel
-    pupils, needed, finest = _on_pixels(
-        block.arrays.wavefront,
-        block.arrays.pupil,
-        pitch,
-        size * pitch,
-        0.0 if options.exact else FRINGE_PX,
-        SIDES[options.side],
-    )
-    optics = jax.tree.map(lambda leaf: leaf[members], block.summary)
-    needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
-    samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
-    points = _counts(finest, options.supersample, supersampling_bucket)
-    status = _statuses(optics, samples)
-    across = size * points.max(1)
-    for row in np.flatnonzero(across > MOST_POINTS):
-        status[row] = f"takes {across[row]} points across its window, more than {MOST_POINTS}: take a smaller window"
-    jobs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for i, text in enumerate(status):
-        if text == "ok":
-            for w, count in enumerate(samples[i]):
-                jobs.setdefault((int(count), int(points[i, w])), []).append((i, w))
-    shape = samples.shape
-    pixels = np.zeros((*shape, size, size), np.float32)
-    measures = {name: np.zeros(shape) for name in ("inside", "strehl", "light")}
-    dtype = jnp.float64 if options.double else jnp.float32
-
-    def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
-        (count, supersample), pairs = job
-        batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
-        for start in range(0, len(pairs), batch):
-            part = pairs[start : start + batch]
-            rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
-            light: Intensity = jax.device_get(
-                intensity_batch(
-                    _take_pupils(pupils, places[rows[:, 0]], rows[:, 1]),
-                    pixel[rows[:, 0]],
-                    np.asarray(len(part)),
-                    samples=count,
-                    size=size,
-                    supersample=supersample,
-                    dtype=dtype,
-                )
-            )
-            here = tuple(np.array(part).T)
-            pixels[here] = light.pixels[: len(part)]
-            for name, values in measures.items():
-                values[here] = getattr(light, name)[: len(part)]
-            if progress is not None:
-                progress(len(part) / block.waves)
-
-    # A GPU's programs compile side by side, and one copies to the host while another computes.
-    with ThreadPoolExecutor(1 if backend_kind() == "cpu" else PROGRAMS_AT_ONCE) as pool:
-        list(pool.map(propagate, sorted(jobs.items())))
-    counts = {"samples": samples, "samples_needed": needed, "supersample": points}
-    yield from _folded(optics, status, pixels, measures, counts, bands, pixel)
-
-
 @jax.jit
 def _take_pupils(pupils: PupilFunction, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> PupilFunction:
     return jax.tree.map(lambda leaf: leaf[rows, waves], pupils)
 
 
-@jax.jit
+@partial(jax.jit, static_argnames=("count",))
 def _on_pixels(
-    wavefront: Wavefront,
-    pupil: PupilFunction,
+    waves: Wavefronts,
     pixel: Float[Array, " requests"],
     window: Float[Array, " requests"],
     fringe_px: Float[Array, ""],
     side: Float[Array, ""],
+    *,
+    count: SampleCount,
 ) -> tuple[PupilFunction, Float[Array, "requests waves"], Float[Array, "requests waves"]]:
     """The pupils of one side of the lens, and how many samples and points per pixel they take on these pixels.
 
@@ -319,7 +320,7 @@ def _on_pixels(
     wavelength; the samples that they take are not, and fall with it. What diffraction adds grows to an Airy radius of
     1.22 `fringe_px` pixels. For a 50 mm f/2 lens on 960 × 640 pixels that changes PSFs by 0.03 to 0.06 in relative L1.
     """
-    pitch = pixel[:, None]
+    wavefront, pupil, pitch = waves.wavefront, waves.pupil, pixel[:, None]
     finest = wavefront.wavelength / (2.0 * wavefront.radius)
     longer = jnp.maximum(fringe_px * pitch / finest, 1.0)
     wavelength = wavefront.wavelength * longer
@@ -330,7 +331,7 @@ def _on_pixels(
     )
     return (
         pupil,
-        needed_samples(wavefront.radius, wavefront.blur, window[:, None], wavelength),
+        count(waves, window[:, None], wavelength),
         needed_supersampling(wavefront.radius, wavefront.core, pitch, wavelength),
     )
 
@@ -417,6 +418,7 @@ def _folded(
     counts: dict[str, Shaped[np.ndarray, "requests waves"]],
     bands: Bands,
     pixel: Float[np.ndarray, " requests"],
+    method: PsfMethod,
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
     """Wavelengths folded into bands, and the reports."""
     size = pixels.shape[-1]
@@ -450,8 +452,10 @@ def _folded(
             yield None, {"status": report["status"]}
         elif not light:
             yield None, {"status": "no light falls into the window"}
-        elif report["supersample"] > 1 and (  # points measure no energy
-            refusal := spill_refusal(report["energy_outside"], report["blur_mm"] / pitch, size)
+        elif (
+            report["supersample"] > 1  # points measure no energy
+            and (method.supersample is None or report["blur_mm"] / pitch > size / 2.0)  # nor may a method's own few
+            and (refusal := spill_refusal(report["energy_outside"], report["blur_mm"] / pitch, size))
         ):
             yield None, report | {"status": refusal}
         else:

@@ -1,89 +1,38 @@
-"""The paper's own PSF, complete, for comparison (its sections 3 and S1–S3).
+"""The paper's own PSF, complete, for comparison and for its data set (its sections 3 and S1–S3).
 
 It takes the optical path on the sphere about the focus F through the centre of the exit pupil, the sphere's radial
 direction for s, and plane waves from F to the sensor (Debye's integral); a constant amplitude with the factor 1/cos θ;
-one polynomial of degree 5 for the largest clipping of all surfaces, whose zero is the rim; N = 2 N_inf samples, and as
-many more as keep the sum's replicas, λ / Δs apart, out of a window that is wider than that; u = 5 points per pixel and
-axis; and the chirp-z transform.
+one polynomial of degree 5 for the largest clipping of all surfaces, whose zero is the rim; N = 2 N_inf samples; u = 5
+points per pixel and axis; and the chirp-z transform. Near the focus, where N_inf vanishes, it takes 256 samples, as
+many as the published program has there, and as in that program the window is dark beyond one period of the sum: with
+N = 2 N_inf that is twice the circle of confusion, less than the kernel.
 
-Where it differs from `engine`: the largest clipping has creases where one surface takes over from another, so that its
-polynomial misses the true rim; the amplitude leaves out how rays spread; the fringes are those of an infinitely distant
-rim. Each is measured in docs/validation.md.
+Where it differs from the default: the largest clipping has creases where one surface takes over from another, so that
+its polynomial misses the true rim; the amplitude leaves out how rays spread; the fringes are those of an infinitely
+distant rim; light beyond a period is folded into it. Each is measured in docs/validation.md.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
-import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import TraceError
 from ..optics.pupil import find_bundle, vergence_of
 from ..optics.reference_sphere import on_sphere, sphere_radius
 from ..optics.system import System
 from ..optics.trace import Trace
 from ..optics.wavefront import PupilRays, Wavefront, fit_wavefront, rim_angles, trace_pupil, zernike_fit
 from ..optics.zernike import basis
-from .bands import Bands
-from .engine import Report, fold_bands
-from .poses import Points, Pose, Requests, find_pose
-from .propagate import Intensity, chirp_z, intensity
-from .pupil_function import turn
-from .sampling import MOST_SAMPLES, bucket, paper_bound
+from .method import PsfMethod
+from .poses import Points, Pose
+from .propagate import chirp_z
+from .sampling import paper_bound
+from .wavefronts import Wavefronts
 
 CLIP_DEGREE = 5
 SUPERSAMPLE = 5
 SAMPLES_PER_BOUND = 2.0
-
-
-def paper_psf(requests: Requests, row: int, bands: Bands, size: int) -> tuple[Float[np.ndarray, "b h w"], Report]:
-    """The PSF of one request and its report. Raises `TraceError` where the lens does not image the point."""
-    packed, point = requests.lenses[requests.lens[row]], requests.points.take([row])
-    point = jax.tree.map(lambda leaf: leaf[0], point)
-    waves = bands.every_nm
-    lights: list[Intensity] = []
-    samples = 0
-    for wave, index in zip(waves, packed.indices(waves), strict=True):
-        wavelength = np.asarray(wave * 1e-6)
-        wavefront, bound, found = jax.device_get(_wavefront(packed.system, index, wavelength, point))
-        if not found:
-            raise TraceError(f"{packed.lens.name}: no light gets through at this field")
-        replicas = 2.0 * float(wavefront.radius) * size * float(point.pixel) / float(wavefront.wavelength)
-        count = bucket(max(SAMPLES_PER_BOUND * float(bound), replicas))
-        samples = max(samples, count)
-        if samples > MOST_SAMPLES:
-            raise TraceError(f"{packed.lens.name}: needs {samples} samples across the pupil, more than {MOST_SAMPLES}")
-        lights.append(jax.device_get(_propagate(wavefront, point.azimuth, point.pixel, samples=count, size=size)))
-    pixels = np.stack([np.asarray(light.pixels) for light in lights])[None]
-    inside = np.array([float(light.inside) for light in lights])[None]
-    psf = fold_bands(pixels, bands)[0]
-    lost = 1.0 - fold_bands(inside, bands)[0]
-    report = {
-        "status": "ok",
-        "samples": samples,
-        "sampling_bound": float(bound),
-        "supersample": SUPERSAMPLE,
-        "energy_outside": float(lost.max()),
-        "image_height_mm": float(wavefront.image_height),
-        "blur_mm": float(np.abs(wavefront.blur).max()),
-    }
-    return (psf / psf.sum((1, 2), keepdims=True)).astype(np.float32), report
-
-
-@jax.jit
-def _wavefront(
-    system: System, index: Float[Array, " media"], wavelength: Float[Array, ""], point: Points
-) -> tuple[Wavefront, Float[Array, ""], Array]:
-    """The wavefront of one colour, the paper's N_inf, and whether there is light."""
-    pose = find_pose(system, point.height, point.focus, point.shift)
-    coloured = eqx.tree_at(lambda s: s.index, system, index)
-    wavefront = paper_wavefront(coloured, pose, point, wavelength)
-    bound = paper_bound(pose.data.na, wavefront.focus[2] - pose.sensor_z, wavelength)
-    return wavefront, bound, wavefront.found & (point.depth > pose.data.entrance_pupil)
+FEWEST = 256  # samples near the focus
 
 
 def paper_wavefront(system: System, pose: Pose, point: Points, wavelength: Float[Array, ""]) -> Wavefront:
@@ -133,9 +82,12 @@ def _fitted_rim(
     return jnp.stack([radius * jnp.sin(psi) * half[0], radius * jnp.cos(psi) * half[1]]) + centre[:, None]
 
 
-@partial(jax.jit, static_argnames=("samples", "size"))
-def _propagate(
-    wavefront: Wavefront, azimuth: Float[Array, ""], pixel: Float[Array, ""], *, samples: int, size: int
-) -> Intensity:
-    pupil = turn(wavefront, azimuth)
-    return intensity(pupil, pixel, samples=samples, size=size, supersample=SUPERSAMPLE, transform=chirp_z)
+def paper_samples(
+    waves: Wavefronts, window: Float[Array, "requests 1"], wavelength: Float[Array, "requests waves"]
+) -> Float[Array, "requests waves"]:
+    """2 N_inf of the distance from each traced focus to the sensor, whatever the window."""
+    defocus = waves.wavefront.focus[..., 2] - waves.pose.sensor_z[:, None]
+    return jnp.maximum(SAMPLES_PER_BOUND * paper_bound(waves.pose.data.na[:, None], defocus, wavelength), FEWEST)
+
+
+PAPER = PsfMethod(paper_wavefront, paper_samples, SUPERSAMPLE, chirp_z, one_period=True)

@@ -124,9 +124,11 @@ def intensity(
     size: int,
     supersample: int = SUPERSAMPLE,
     transform: Transform = matrix_dft,
+    one_period: bool = False,
     dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
-    """One PSF: `pixel` in mm, `samples` cells across the pupil."""
+    """One PSF: `pixel` in mm, `samples` cells across the pupil. The sum repeats itself λ / Δs apart; with `one_period`
+    it is dark beyond half of that from the window's centre."""
     samples_of_pupil, energy, amplitude = sample_pupil(pupil, samples, dtype)
     g = grid_axis(samples)
     sx, sy = (pupil.centre[i] + pupil.half[i] * g for i in (0, 1))
@@ -138,6 +140,9 @@ def intensity(
     total = pupil.wavelength**2 * energy
     step = pixel / supersample
     density = wave.real**2 + wave.imag**2
+    if one_period:
+        reach = pupil.wavelength * samples / (4.0 * pupil.half)
+        density = jnp.where((jnp.abs(y)[:, None] <= reach[1]) & (jnp.abs(x)[None, :] <= reach[0]), density, 0.0)
     fine = _unbend(density, x, y, step, pupil.bend) * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     strehl = jnp.max(density) / amplitude**2
@@ -166,7 +171,7 @@ def _unbend(
     return moved * (1.0 - slant) * (1.0 - 2.0 * slant)
 
 
-@partial(jax.jit, static_argnames=("samples", "size", "supersample", "dtype"))
+@partial(jax.jit, static_argnames=("samples", "size", "supersample", "dtype", "transform", "one_period"))
 def intensity_batch(
     pupils: PupilFunction,
     pixel: Float[Array, " batch"],
@@ -174,16 +179,10 @@ def intensity_batch(
     *,
     samples: int,
     size: int,
-    supersample: int = SUPERSAMPLE,
-    dtype: jnp.dtype = jnp.float32,
+    **options: Any,
 ) -> Intensity:
-    """`intensity` over a batch, or on a processor over its first `count`."""
-    return over_lenses(
-        lambda p, d: intensity(p, d, samples=samples, size=size, supersample=supersample, dtype=dtype),
-        pupils,
-        pixel,
-        count=count,
-    )
+    """`intensity` over a batch, or on a processor over its first `count`; `options` are those of `intensity`."""
+    return over_lenses(lambda p, d: intensity(p, d, samples=samples, size=size, **options), pupils, pixel, count=count)
 
 
 @partial(jax.jit, static_argnames=("samples",))

@@ -6,7 +6,7 @@ of a kind together, because a batch pays for the surfaces and aspheres of all it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -32,6 +32,10 @@ AT_ONCE = {"cpu": 32, "gpu": 256}  # requests of one program
 BLOCK = {"cpu": 1024, "gpu": 4096}  # requests whose wavefronts wait together, so that the batches after them are full
 GPU_BUCKETS = (Bucket(64, 10, 10), Bucket(208, 20, 20))
 WAVES = 9  # wavelengths that a processor's program is made for; more make another
+
+
+# System in one colour, pose, point and wavelength (mm) → its wavefront.
+FindWavefront = Callable[[System, Pose, Points, Float[Array, ""]], Wavefront]
 
 
 class Wavefronts(eqx.Module):
@@ -72,8 +76,22 @@ def backend_kind() -> str:
     return "cpu" if jax.default_backend() == "cpu" else "gpu"
 
 
+def wavefront_on_sphere(
+    system: System,
+    pose: Pose,
+    point: Points,
+    wavelength: Float[Array, ""],
+    strength: Strength = energy_strength,
+) -> Wavefront:
+    """The wavefront of one point and colour about its place on the sensor; `wavelength` in mm."""
+    return find_wavefront(
+        system, pose.chief, vergence_of(pose.chief, point.depth - pose.data.entrance_pupil), pose.sensor_z,
+        pose.landing, wavelength, data=pose.data, iris=point.iris, azimuth=point.azimuth, strength=strength,
+    )  # fmt: skip
+
+
 def wavefront_blocks(
-    requests: Requests, bands: Bands, strength: Strength = energy_strength
+    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere
 ) -> Iterator[WavefrontBlock]:
     """The wavefronts of all requests, a few thousand at a time."""
     waves = bands.every_nm
@@ -98,7 +116,7 @@ def wavefront_blocks(
                     requests.points.take(padded),
                     poses(padded),
                     np.array([len(part), len(waves)]),
-                    strength=strength,
+                    find=find,
                 )
             )
             rows += part
@@ -150,7 +168,7 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *batches)
 
 
-@partial(jax.jit, static_argnames=("strength",))
+@partial(jax.jit, static_argnames=("find",))
 def _find_wavefronts(
     system: System,
     index: Float[Array, "batch waves media"],
@@ -159,12 +177,12 @@ def _find_wavefronts(
     poses: Pose,
     counts: Int[Array, "2"],
     *,
-    strength: Strength,
+    find: FindWavefront,
 ) -> Wavefronts:
     """`counts` are the requests and wavelengths that count."""
 
     def one(system: System, index: Float[Array, "waves media"], point: Points, pose: Pose) -> Wavefronts:
-        return point_wavefronts(system, index, wavelengths, point, pose, count=counts[1], strength=strength)
+        return point_wavefronts(system, index, wavelengths, point, pose, count=counts[1], find=find)
 
     return over_lenses(one, system, index, points, poses, count=counts[0])
 
@@ -177,18 +195,14 @@ def point_wavefronts(
     pose: Pose,
     *,
     count: Int[Array, ""] | None = None,
-    strength: Strength = energy_strength,
+    find: FindWavefront = wavefront_on_sphere,
 ) -> Wavefronts:
     """One point at all its wavelengths (mm), or the first `count`: differentiable in all arguments."""
-    data, chief = pose.data, pose.chief
-    vergence = vergence_of(chief, point.depth - data.entrance_pupil)
+    data = pose.data
 
     def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, PupilFunction]:
         coloured = eqx.tree_at(lambda s: s.index, system, index)
-        wavefront = find_wavefront(
-            coloured, chief, vergence, pose.sensor_z, pose.landing, wavelength,
-            data=data, iris=point.iris, azimuth=point.azimuth, strength=strength,
-        )  # fmt: skip
+        wavefront = find(coloured, pose, point, wavelength)
         return wavefront, turn(wavefront, point.azimuth)
 
     wavefront, pupil = over_lenses(colour, index, wavelengths, count=count)

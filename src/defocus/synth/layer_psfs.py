@@ -16,12 +16,15 @@ from jaxtyping import Bool, Float
 from ..camera import Camera, make_requests
 from ..psf.bands import Bands, picture_bands
 from ..psf.engine import FittedPsf, PsfOptions, Side, TracedRequests
+from ..psf.method import WAVE
+from ..psf.paper import PAPER
 from ..psf.simple import disk, gaussian
 from ..render.node_psfs import embedded
 from .plan import Plan
 from .recipe import Recipe
 
 OFFSET_WINDOW, SMOOTH_PX = 32, 1.5
+METHODS = {"lens": WAVE, "paper": PAPER}  # of `psf.kind`; the others know the blur radius alone
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def find_layer_psfs(
     bands, kernel = picture_bands(plan.psf.bands), plan.patch.kernel
     patches: dict[Side | None, list[PatchPsfs]] = {side: [PatchPsfs(bands, kernel) for _ in blurs] for side in sides}
     rows = [(p, int(k)) for p, blur in enumerate(blurs) for k in np.flatnonzero(blur.used)]
-    if plan.psf.kind != "lens":
+    if plan.psf.kind not in METHODS:
         shape = gaussian if plan.psf.kind == "gaussian" else disk
         for own in patches.values():
             for p, k in rows:
@@ -90,10 +93,12 @@ def find_layer_psfs(
         return patches
     if not rows:
         return patches
-    traced = _trace(blurs, rows, bands)
+    traced = _trace(plan, blurs, rows)
     radii = [float(blurs[p].coc_px[k]) for p, k in rows]
     for side, own in patches.items():
-        fitted = traced.fitted_psfs(radii, kernel, PsfOptions(side=side, exact=plan.psf.exact))
+        # The paper computes every PSF in the whole kernel; its samples, not its window, tell what is dark.
+        least = kernel if plan.psf.kind == "paper" else 0
+        fitted = traced.fitted_psfs(radii, kernel, PsfOptions(side=side, exact=plan.psf.exact), least)
         for (p, k), psf in zip(rows, fitted, strict=True):
             own[p].add(k, blurs[p].recipe.lens, psf)
     return patches
@@ -106,13 +111,13 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera
     blurred picture agrees best with the sharp one. For pictures whose gradients are as strong at every scale that is
     the highest point of the PSF, here of the sharpest one and smoothed a little: photographs are not sharper than that.
     """
-    if plan.psf.kind != "lens":
+    if plan.psf.kind not in METHODS:
         return [(0.0, 0.0)] * len(recipes)
     blurs = [
         LayerBlur(recipe, camera, np.zeros(1), np.array([recipe.focus_m]), np.ones(1, bool))
         for recipe, camera in zip(recipes, cameras, strict=True)
     ]
-    traced = _trace(blurs, [(p, 0) for p in range(len(blurs))], picture_bands(plan.psf.bands))
+    traced = _trace(plan, blurs, [(p, 0) for p in range(len(blurs))])
     fitted = traced.fitted_psfs(
         [0.0] * len(blurs), plan.patch.kernel, PsfOptions(exact=plan.psf.exact), least_px=OFFSET_WINDOW
     )
@@ -135,8 +140,9 @@ def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
     return round(float(right), 3), round(float(down), 3)  # nobody sees less than a thousandth
 
 
-def _trace(blurs: Sequence[LayerBlur], rows: Sequence[tuple[int, int]], bands: Bands) -> TracedRequests:
+def _trace(plan: Plan, blurs: Sequence[LayerBlur], rows: Sequence[tuple[int, int]]) -> TracedRequests:
     """The wavefronts of (patch, layer) pairs."""
     own = [blurs[p] for p, _ in rows]
     depths = [float(blurs[p].depth_m[k]) for p, k in rows]
-    return TracedRequests(make_requests([b.camera for b in own], depths, [b.recipe.field for b in own]), bands)
+    requests = make_requests([b.camera for b in own], depths, [b.recipe.field for b in own])
+    return TracedRequests(requests, picture_bands(plan.psf.bands), METHODS[plan.psf.kind])

@@ -77,7 +77,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "layers": ("integer", "room for so many depth layers"),
     "layer_depth_m": ("numbers", "depths of the layers"),
     "layer_coc_px": ("numbers", "their signed blur radii"),
-    "psf_kind": ("text", "lens, gaussian or disk"),
+    "psf_kind": ("text", "lens, paper, gaussian or disk"),
     "psf": ("json", "bands and their wavelengths (nm), light outside the kernel, what the reports of the PSFs say"),
     "saturation": ("number", "power of the synthesised saturation"),
     "noise_shot": ("number", "variance of the noise for each unit of light"),

@@ -171,10 +171,16 @@ class Blur(PlanPart):
 class PsfModel(PlanPart):
     """How each depth is blurred."""
 
-    kind: Literal["lens", "gaussian", "disk"] = "lens"  # "gaussian": of half the blur radius (the paper's ablation)
+    kind: Literal["lens", "paper", "gaussian", "disk"] = "lens"  # "gaussian": of half the blur radius (its ablation)
     bands: Literal["d", "rgb"] = "d"
     field_radius: float = Field(0.7, ge=0, le=1)
     exact: bool = True  # false: diffraction widened to a twelfth of a pixel, several times faster
+
+    @model_validator(mode="after")
+    def _known_to_the_paper(self) -> Self:
+        if self.kind == "paper" and not self.exact:
+            raise ValueError('exact = false is for kind = "lens"; the paper\'s PSFs have their own samples')
+        return self
 
 
 class Sensor(PlanPart):
