@@ -9,8 +9,11 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from defocus.errors import DatasetError
 from defocus.files import stores as store_module
@@ -181,3 +184,52 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="a folder stands where a file"):
         open_store(tmp_path / "other").write("plan.json", b"")
     assert not list((tmp_path / "other").glob(".*"))
+
+
+class ListingsKept(MemoryFileSystem):
+    """As the file systems of object stores are: a listing is kept, and what it does not have is not there."""
+
+    protocol = "listings-kept"
+    out_of_order = False
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix(f"{cls.protocol}://")))
+
+    def find(self, path: str, **options: Any) -> Any:
+        entries = super().find(path, **options | {"detail": True})
+        for name, entry in entries.items():
+            self.dircache.setdefault(self._parent(name), []).append(entry)
+        return entries if options.get("detail") else list(entries)
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        if self.out_of_order:
+            raise OSError("no answer")
+        entries = self._ls_from_cache(self._strip_protocol(path))
+        return super().info(path, **options) if entries is None else entries[0]
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        self.info(path)
+        return super().cat_file(path, start, end, **options)
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.dircache.clear()
+
+
+def test_what_others_wrote_meanwhile_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec.register_implementation(ListingsKept.protocol, ListingsKept, clobber=True)
+    store, other = open_store(f"{ListingsKept.protocol}://{tmp_path}"), open_store(f"memory://{tmp_path}")
+    other.write("train/1.png", b"one")
+    looks = (
+        lambda path: store.read(path) == b"two",
+        lambda path: store.size(path) == 3,
+        store.exists,
+        lambda path: store.open(path).__enter__().read() == b"two",
+    )
+    for number, look in enumerate(looks, 2):
+        assert f"train/{number}.png" not in store.listing()
+        other.write(f"train/{number}.png", b"two")
+        assert look(f"train/{number}.png")
+    monkeypatch.setattr(ListingsKept, "out_of_order", True)
+    with pytest.raises(DatasetError, match=r"1\.png: cannot be read: no answer"):
+        store.exists("train/1.png")

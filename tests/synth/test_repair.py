@@ -20,12 +20,12 @@ from defocus.files.ownership import MARK
 from defocus.files.pair_folders import LEDGER
 from defocus.files.stores import open_store
 from defocus.synth.engines.local import LocalEngine
-from defocus.synth.folder import ASIDE, TASKS, read_tasks, write_task
+from defocus.synth.folder import ASIDE, TASKS, Lead, task_paths
 from defocus.synth.ledger import Ledger
 from defocus.synth.plan import Plan, make_plan
 from defocus.synth.recipe import Outcome
-from defocus.synth.resume import discard_task
-from defocus.synth.run import RunSummary, run_plan
+from defocus.synth.resume import Resumption
+from defocus.synth.run import Progress, RunSummary, run_plan
 from defocus.synth.verify import verify_folder
 
 from .conftest import TINY, contents, write_plan
@@ -209,9 +209,10 @@ def test_the_record_of_a_killed_task_tells_what_is_there(
     (data_set / cut["files"]["sharp"]["path"]).unlink()
     (data_set / "pairs.jsonl").write_bytes(b"".join(lines[2:]))
     store = open_store(data_set)
-    write_task(store, "make/train/0", [Outcome(whole["id"], "done", "", whole)], {})
-    write_task(store, "make/train/1", [Outcome(cut["id"], "done", "", cut)], {})
-    assert len(list(read_tasks(store))) == 2
+    lead = Lead.take(store)
+    lead.write_task("make/train/0", [Outcome(whole["id"], "done", "", whole)], {})
+    lead.write_task("make/train/1", [Outcome(cut["id"], "done", "", cut)], {})
+    assert len(task_paths(store)) == 2
     if with_ledger:
         with sqlite3.connect(data_set / LEDGER) as db:
             db.execute("UPDATE items SET status = 'drawn' WHERE id IN (?, ?)", (whole["id"], cut["id"]))
@@ -229,17 +230,55 @@ def test_the_record_of_a_killed_task_tells_what_is_there(
     assert not list((data_set / TASKS).iterdir())
 
 
-def test_a_task_that_is_given_up_leaves_nothing_of_its_own(data_set: Path) -> None:
-    whole, changed = (json.loads(line) for line in (data_set / "pairs.jsonl").read_text().splitlines()[:2])
-    _flip(data_set / changed["files"]["sharp"]["path"])
-    store = open_store(data_set)
-    write_task(store, "make/train/0", [Outcome(one["id"], "done", "", one) for one in (whole, changed)], {})
-    before = set(store.listing(hidden=True))
-    discard_task(store, "make/train/0")
-    discard_task(store, "make/train/1")  # that wrote nothing
-    own = {about["path"] for record in (whole, changed) for about in record["files"].values()}
-    removed = (own | {f"{TASKS}/make-train-0.json"}) - {changed["files"]["sharp"]["path"]}
-    assert before - set(store.listing(hidden=True)) == removed
+def test_workers_that_outlive_their_leader_change_nothing(reference_folder: Path, data_set: Path) -> None:
+    """While the next run goes on, one writes the second picture of a pair, and would write more."""
+    pair = json.loads((data_set / "pairs.jsonl").read_text().splitlines()[0])
+    sharp = data_set / pair["files"]["sharp"]["path"]
+    picture = sharp.read_bytes()
+    sharp.unlink()
+    with sqlite3.connect(data_set / LEDGER) as db:
+        db.execute("UPDATE items SET status = 'drawn' WHERE id = ?", (pair["id"],))
+    db.close()
+    outcomes = [Outcome(pair["id"], "done", "", pair)]
+    before = Lead.take(open_store(data_set))
+    before.write_task("make/train/0", outcomes, {})
+    refusals = []
+
+    def outlive(progress: Progress) -> None:
+        if progress.stage == "comparing with what is there":
+            sharp.write_bytes(picture)
+            with pytest.raises(DatasetError, match="another run has begun in this folder") as refusal:
+                before.write_task("make/train/1", outcomes, {})
+            refusals.append(refusal)
+
+    assert go_on(data_set, watch=outlive).complete
+    assert refusals
+    assert contents(data_set) == contents(reference_folder)
+
+
+def test_pictures_of_tasks_without_a_result(reference_folder: Path, data_set: Path) -> None:
+    """A task that fails leaves nothing of its own; what a worker with another plan replaced is made again."""
+    gone, changed, replaced = (json.loads(line) for line in (data_set / "pairs.jsonl").read_text().splitlines()[:3])
+    store, (kept, other) = open_store(data_set), (pair["files"]["sharp"]["path"] for pair in (changed, replaced))
+    for path in (kept, other):
+        _flip(data_set / path)
+    foreign = json.loads(json.dumps(replaced))
+    foreign["files"]["sharp"]["sha256"] = store.digest(other)
+    Lead.take(store).write_task("make/train/0", [Outcome(foreign["id"], "done", "", foreign)], {})
+    lead, notices = Lead.take(store), list[str]()
+    lead.write_task("make/train/0", [Outcome(one["id"], "done", "", one) for one in (gone, changed)], {})
+    with Ledger(data_set / LEDGER) as ledger:
+        ledger.take("", [Outcome(one["id"], "failed", "lost") for one in (gone, changed)])
+        resumption = Resumption(make_plan(TINY), store, ledger, False, notices.append)
+        assert resumption.settle(lead, ["make/train/0"])
+        assert ledger.counts() == {"done": 7, "drawn": 1, "failed": 2, "spare": 5}
+    assert notices[0].endswith(f"not what was written: {kept}")
+    assert not any(store.exists(about["path"]) for about in gone["files"].values())
+    assert store.exists(kept)
+    assert store.listing(ASIDE, hidden=True) == [f"{ASIDE}/{other}"]
+    store.remove(kept)
+    assert go_on(data_set).complete
+    assert visible(data_set) == visible(reference_folder)
 
 
 @pytest.fixture

@@ -105,9 +105,12 @@ class Store:
     def exists(self, path: str) -> bool:
         """Whether there is such a file."""
         _check(path)
-        system, root = self._system()
-        system.invalidate_cache()
-        return bool(system.isfile(f"{root}/{path}"))
+        with self._errors(path, "read"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            system, root = self._system()
+            if self.is_local:
+                return bool(system.isfile(f"{root}/{path}"))
+            return system.info(f"{root}/{path}")["type"] == "file"  # isfile says no where a request fails
+        return False
 
     def listing(self, prefix: str = "", *, hidden: bool = False) -> list[str]:
         """All files in a folder and the folders in it, sorted; without hidden ones, unless they are asked for."""
@@ -130,7 +133,6 @@ class Store:
             return self.size
         with self._errors("", "listed"):
             system, root = self._system()
-            system.invalidate_cache()
             files = system.find(root, detail=True) if system.exists(root) else {}
         sizes = {str(path)[len(root) :].lstrip("/"): int(info.get("size") or 0) for path, info in files.items()}
         return sizes.get
@@ -185,7 +187,11 @@ class Store:
         self.remove(name)
 
     def _system(self) -> tuple[Any, str]:
-        """fsspec's file system, of which it keeps one for each process, and the path in it."""
+        """fsspec's file system, of which it keeps one for each process, and the path in it.
+
+        Listings that it keeps are forgotten: others write here, too, and what a listing of before does not have would
+        be said not to be there.
+        """
         import fsspec
 
         if self.is_local:
@@ -196,6 +202,7 @@ class Store:
             raise DatasetError(f"this kind of address needs another package: {error}", file=self.root) from error
         except ValueError as error:
             raise DatasetError(f"not an address that fsspec knows: {error}", file=self.root) from error
+        system.invalidate_cache()
         return system, path.rstrip("/")
 
     def _all(self, prefix: str) -> list[str]:
@@ -205,7 +212,6 @@ class Store:
             if self.is_local:  # fsspec would ask for every file's size and follow links
                 return _walk(Path(self.root), prefix)
             system, root = self._system()
-            system.invalidate_cache()
             try:
                 paths = system.find(f"{root}/{prefix}" if prefix else root)
             except FileNotFoundError:

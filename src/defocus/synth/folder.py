@@ -5,6 +5,10 @@ with one folder, wherever both lie. Before a worker writes the pictures of a tas
 sum of each, into a hidden folder: whatever a killed run leaves behind is known by name and sum, and a lost ledger can
 be made anew from these records, `pairs.jsonl` and a hidden file of facts. At its end a run folds the records into
 `pairs.jsonl`.
+
+Workers may outlive their leader, on a cluster by half a minute. Each start of a run therefore takes the lead: a hidden
+file names it, the records of its tasks bear its name, and a worker whose start has lost the lead writes no more. What
+such a worker was writing at that moment is known by its record, and is the same bytes while the plan is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ from .places import absolute_places
 from .recipe import Outcome, record_fault
 
 KIND = "data set"
-TASKS, FACTS, ASIDE = ".defocus-tasks", ".defocus-run.json", ".defocus-damaged"  # hidden, in the data set's folder
+# Hidden, in the data set's folder.
+TASKS, FACTS, ASIDE, LEAD = ".defocus-tasks", ".defocus-run.json", ".defocus-damaged", ".defocus-lead"
 
 
 # --- a folder to read ---
@@ -169,6 +174,40 @@ def read_facts(store: Store) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """The lead of one start of a run over a folder, which the next start takes from it; can be pickled."""
+
+    store: Store
+    name: str
+
+    @classmethod
+    def take(cls, store: Store) -> Lead:
+        """The lead of a new start: from now on workers of others write no more."""
+        lead = cls(store, uuid.uuid4().hex[:12])
+        store.write(LEAD, lead.name.encode())
+        return lead
+
+    def require(self) -> None:
+        """Raise `DatasetError` if another start has the lead now, or this one gave it back."""
+        if not self.store.exists(LEAD) or self.store.read(LEAD).decode("ascii", "replace") != self.name:
+            raise DatasetError("another run has begun in this folder, and this one ends", file=self.store.root)
+
+    def give_back(self) -> None:
+        """End it: workers of this start write no more either."""
+        self.store.remove(LEAD)
+
+    def task_path(self, task: str = "") -> str:
+        """Path of the record of one of its tasks; without one, what those of all begin with."""
+        return f"{TASKS}/{self.name}-" + (f"{task.replace('/', '-')}.json" if task else "")
+
+    def write_task(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float]) -> None:
+        """Write down a task whose pictures are written next, while this start has the lead."""
+        self.require()
+        content = {"task": task, "outcomes": [asdict(outcome) for outcome in outcomes], "seconds": seconds}
+        self.store.write(self.task_path(task), json.dumps(content).encode())
+
+
+@dataclass(frozen=True, slots=True)
 class TaskRecord:
     """What a worker wrote down of a task before it wrote the task's pictures."""
 
@@ -183,21 +222,14 @@ class TaskRecord:
         return [records] if in_shard else [[record] for record in records]
 
 
-def write_task(store: Store, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float]) -> None:
-    """Write down a task whose pictures are written next."""
-    content = {"task": task, "outcomes": [asdict(outcome) for outcome in outcomes], "seconds": seconds}
-    store.write(_task_path(task), json.dumps(content).encode())
+def task_paths(store: Store) -> list[str]:
+    """Paths of the records of tasks that are not folded yet."""
+    return [path for path in store.listing(TASKS, hidden=True) if path.endswith(".json")]
 
 
-def _task_path(task: str) -> str:
-    return f"{TASKS}/{task.replace('/', '-')}.json"
-
-
-def read_tasks(store: Store, task: str | None = None) -> Iterator[tuple[str, TaskRecord]]:
-    """The records of tasks that are not folded yet, by their paths; that of one task, if it has any."""
-    for path in store.listing(TASKS, hidden=True) if task is None else [_task_path(task)]:
-        if not path.endswith(".json") or not store.exists(path):
-            continue
+def read_tasks(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, TaskRecord]]:
+    """Records of tasks by their paths."""
+    for path in paths:
         try:
             content = json.loads(store.read(path))
             outcomes = tuple(Outcome(**outcome) for outcome in content["outcomes"])

@@ -3,7 +3,8 @@
 The plan, the photographs, the lenses and the version are those that it was begun with; what differs is refused with
 advice, or, when all is planned anew, forgotten. A lost ledger is made anew from the folder's own records. Pictures that
 are lost or damaged are made again. Nothing is removed but what our records name, while it has the sum that they say;
-whatever stands in the way of a picture is named and left.
+whatever stands in the way of a picture is named and left. Workers of a killed run may still write: until all is made,
+none of their pictures is removed (`Resumption.settle`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..errors import DatasetError
 from ..files.pair_folders import JSON_LINES, read_lines, shard_index
 from ..files.settings import settings_difference
 from ..files.stores import Store
-from .folder import ASIDE, keep_facts, read_facts, read_tasks
+from .folder import ASIDE, Lead, keep_facts, read_facts, read_tasks, task_paths
 from .layouts import expected_files, is_picture_path, picture_number, shard_bytes
 from .ledger import Ledger
 from .metadata import write_lines
@@ -89,6 +90,8 @@ class Resumption:
         """
         paths, lost = self._lost_pictures(sums)
         strangers = [path for path in self.store.listing() if is_picture_path(path) and path not in paths]
+        if strangers:
+            strangers = sorted(set(strangers) - self._pictures_of_tasks(task_paths(self.store)).keys())
         if strangers and self._take_lines(set(strangers)):
             return self.check_pictures(sums=sums)
         in_the_way = [path for path in strangers if self._may_write(path)]
@@ -103,9 +106,30 @@ class Resumption:
             self._make_again(lost)
         return bool(lost)
 
+    def settle(self, lead: Lead, failures: Iterable[str]) -> bool:
+        """Look at what tasks that failed, and workers of an earlier start, wrote; whether pairs are to be made again.
+
+        Pictures of pairs that did not come to be are removed; pairs whose pictures such a worker, with another plan,
+        replaced are made again.
+        """
+        own, failed = lead.task_path(), {lead.task_path(task) for task in failures}
+        looked_at = [path for path in task_paths(self.store) if not path.startswith(own) or path in failed]
+        pictures, lost = self._pictures_of_tasks(looked_at), dict[str, list[str]]()
+        for records in self._groups() if pictures else ():
+            for path in expected_files(records):
+                if pictures.pop(path, None) and not is_intact(self.store, path, records):
+                    lost[path] = [record["id"] for record in records]
+        self.remove(pictures.values())
+        if lost:
+            self._make_again(lost)
+        else:
+            for path in looked_at:
+                self.store.remove(path)
+        return bool(lost)
+
     def remove(self, groups: Iterable[list[dict[str, Any]]]) -> None:
         """Remove the pictures of the pairs of shards, or of single pairs; what is not what was written is left."""
-        left = [path for records in groups for path in remove_pictures(self.store, records)]
+        left = sorted({path for records in groups for path in remove_pictures(self.store, records)})
         if left:
             self.notice(f"left as they are, since they are not what was written: {_listed(left)}")
 
@@ -145,21 +169,26 @@ class Resumption:
         self.ledger.put(f"shards/{split}", json.dumps(lists))
 
     def _take_tasks(self) -> None:
-        """Pairs of a killed run whose pictures are all there are done; what there is of others is removed."""
+        """Pairs of a killed run whose pictures are all there are done; records that name others, too, are kept."""
         size_of, folded = self.store.size_lookup(), []
-        for path, task in read_tasks(self.store):
+        for path, task in read_tasks(self.store, task_paths(self.store)):
             broken: set[str] = set()
             for records in task.groups():
                 if any(size_of(file) != size for file, size in expected_files(records).items()):
-                    remove_pictures(self.store, records)
                     broken |= {record["id"] for record in records}
             if not broken or "/shard/" not in task.task:
                 self.ledger.take(task.task, [one for one in task.outcomes if one.id not in broken], task.seconds)
-            folded.append(path)
+            if not broken:
+                folded.append(path)
         if folded:
             write_lines(self.store, self.ledger)
             for path in folded:
                 self.store.remove(path)
+
+    def _pictures_of_tasks(self, paths: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+        """The files that records of tasks name, each with the records of its pair or shard."""
+        tasks = (task for _, task in read_tasks(self.store, paths))
+        return {path: records for task in tasks for records in task.groups() for path in expected_files(records)}
 
     def _take_lines(self, strangers: set[str]) -> bool:
         """Take pairs that the lines of JSON name and an old copy of the ledger does not; whether there are any."""
@@ -330,14 +359,6 @@ def remove_pictures(store: Store, records: list[dict[str, Any]]) -> list[str]:
         elif store.exists(path):
             left.append(path)
     return left
-
-
-def discard_task(store: Store, name: str) -> None:
-    """Remove the pictures that a task wrote before it failed, and its record."""
-    for path, task in read_tasks(store, name):
-        for records in task.groups():
-            remove_pictures(store, records)
-        store.remove(path)
 
 
 def _shard_task(path: str) -> str:

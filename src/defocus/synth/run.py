@@ -15,13 +15,13 @@ from pathlib import Path
 from ..errors import DatasetError
 from ..files.stores import Store
 from .engines import Engine, Failure, Start, leave_room
-from .folder import TASKS, keep_facts, open_ledger, prepare_folder
+from .folder import Lead, keep_facts, open_ledger, prepare_folder, task_paths
 from .ledger import Ledger, merged_reasons
 from .lens_pool import find_lenses
 from .metadata import is_metadata_of, write_metadata
 from .places import placeless
 from .plan import Plan, PlanLike, SplitName, as_plan
-from .resume import Resumption, discard_task
+from .resume import Resumption
 from .sources import find_sources, missing_depths
 from .tasks import Task, TaskResult, draw_tasks, make_tasks, plan_shards, standing_pairs, surplus_pairs
 from .worker import PairWorker, WorkOrder
@@ -127,7 +127,8 @@ def run_plan(
     sources = find_sources(plan)
     ledger, mark = open_ledger(store, path)
     with ledger:
-        store.sweep()  # what a killed run left; nobody else writes here now
+        lead = Lead.take(store)
+        store.sweep()  # what a killed run left
         resumption = Resumption(plan, store, ledger, replan, notice)
         resumption.recover()
         lenses = find_lenses(plan)
@@ -138,15 +139,18 @@ def run_plan(
         number = ledger.start_run(time.time(), engine.name, engine.workers, engine.device())
         ledger.reopen()
         try:
-            order = WorkOrder(plan, store, mark, lenses, {s.name: s for group in sources.values() for s in group})
+            order = WorkOrder(plan, lead, mark, lenses, {s.name: s for group in sources.values() for s in group})
             leader = _Leader(plan, store, ledger, engine, partial(PairWorker, order), progress, watch)
             leader.draw([task for split in plan.splits for task in draw_tasks(plan, split, sources[split])])
             limited = leader.make(limit)
+            while resumption.settle(lead, leader.failures):
+                lost, limited = True, leader.make(limit)
         finally:
             engine.close()
             ledger.end_run(number, time.time(), progress.pairs_now, progress.seconds)
         progress.stage = "writing the metadata"
         watch(progress)
+        lead.require()
         changed = lost or progress.pairs_now > 0 or not is_metadata_of(plan, store, ledger)
         for split in plan.splits:
             if ledger.counts(split).get("done", 0) >= plan.split(split).pairs:
@@ -156,8 +160,10 @@ def run_plan(
                 changed = changed or bool(surplus)
         if changed:
             write_metadata(plan, store, ledger)
-        for task_record in store.listing(TASKS, hidden=True):
-            store.remove(task_record)
+        for path in task_paths(store):
+            if path.startswith(lead.task_path()):  # what another wrote meanwhile is left to the next run
+                store.remove(path)
+        lead.give_back()
         return _summary(plan, ledger, time.time() - began, limited, progress.notices)
 
 
@@ -172,6 +178,7 @@ class _Leader:
     start: Start
     progress: Progress
     watch: Watcher
+    failures: list[str] = field(default_factory=list)  # tasks that may have written something and have no result
 
     def draw(self, tasks: list[Task]) -> None:
         """First pass: every candidate of every split."""
@@ -206,7 +213,7 @@ class _Leader:
         try:
             for task, result in self.engine.run(self.start, tasks):
                 if isinstance(result, Failure):
-                    discard_task(self.store, task.name)
+                    self.failures.append(task.name)
                     result = task.failed(result.reason)  # noqa: PLW2901
                 outcomes = [replace(o, reason=placeless(o.reason, places)) for o in result.outcomes]
                 self.ledger.take(task.name, outcomes, result.seconds)

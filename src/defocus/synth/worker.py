@@ -14,8 +14,8 @@ import jax
 
 from ..errors import DatasetError, DefocusError
 from ..files.ownership import Mark, read_mark
-from ..files.stores import Store
 from .candidates import LensChoice, draw_candidates
+from .folder import Lead
 from .lens_pool import LensPool
 from .pairs import Stopwatch, make_pairs
 from .plan import Plan, SplitName
@@ -33,7 +33,7 @@ class WorkOrder:
     """What every worker must know; can be pickled."""
 
     plan: Plan
-    store: Store
+    lead: Lead  # over the folder
     mark: Mark  # of the folder, which whoever sees it finds there
     lenses: LensPool
     sources: dict[str, SourceName]
@@ -43,10 +43,11 @@ class PairWorker:
     """Does tasks: on a processor one after the other, on a GPU a few side by side, so that it need not wait."""
 
     def __init__(self, order: WorkOrder) -> None:
-        if read_mark(order.store) != order.mark:
+        store = order.lead.store
+        if read_mark(store) != order.mark:
             raise DatasetError(
                 f"the worker on {socket.gethostname()} does not see this folder: choose one that all nodes share",
-                file=order.store.root,
+                file=store.root,
             )
         self._order = order
         self._cache = SourceCache(order.plan)
@@ -56,7 +57,7 @@ class PairWorker:
         }
         side_by_side = 1 if jax.default_backend() == "cpu" else GPU_TASKS
         self.room = side_by_side + 1
-        self._writer = PairWriter(order.store, order.plan.output.layout)
+        self._writer = PairWriter(order.lead, order.plan.output.layout)
         self._computers = ThreadPoolExecutor(side_by_side, thread_name_prefix="compute")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         self._first = Lock()

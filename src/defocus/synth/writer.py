@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..files.png import png_bytes
-from ..files.stores import Store
-from .folder import write_task
+from .folder import Lead
 from .layouts import file_facts, pair_paths, shard_bytes, shard_path
 from .pairs import Pair, Stopwatch
 from .recipe import Outcome
@@ -18,10 +17,10 @@ THREADS = 6  # that compress and write pictures
 
 
 class PairWriter:
-    """Compresses the pictures of pairs and writes them in a layout."""
+    """Compresses the pictures of pairs and writes them in a layout, while its run has the lead over the folder."""
 
-    def __init__(self, store: Store, layout: str) -> None:
-        self._store, self._layout = store, layout
+    def __init__(self, lead: Lead, layout: str) -> None:
+        self._lead, self._layout = lead, layout
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="write")
 
     def close(self) -> None:
@@ -40,8 +39,8 @@ class PairWriter:
             for pair in pairs
         ]
         if contents:
-            write_task(self._store, task.name, outcomes, watch.seconds)
-        for _ in self._threads.map(self._store.write, contents.keys(), contents.values()):
+            self._lead.write_task(task.name, outcomes, watch.seconds)
+        for _ in self._threads.map(self._lead.store.write, contents.keys(), contents.values()):
             pass
         watch.lap("write")
         return outcomes
