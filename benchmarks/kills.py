@@ -1,6 +1,7 @@
 """Commands that are killed at random moments and started again: do they end with the bytes of a run that was not?
 
-    python benchmarks/kills.py [--work train,deblur] [--kills 100] [--quick] [--out FOLDER]
+    python benchmarks/kills.py [--work train,deblur] [--kills 100] [--quick] [--seed 0] [--out kills.json]
+    python benchmarks/kills.py --merge A.json B.json [--out kills.json]
 
 Each work is a command on inputs of a few pixels that this script makes. It is run twice without a disturbance; then it
 is started, killed with SIGKILL after a random time, and started again in the same folder until it is done, and that
@@ -9,8 +10,12 @@ undisturbed run, but for those of `NOT_COMPARED`; nothing may be missing, left o
 else beside the folder and inside it, must have the bytes they had.
 
 A start would cost seconds of imports: this process imports everything, computes nothing, has one thread, and forks one
-process for each start. Where the work has processes of its own, every second kill hits the leader alone, the others all
-of them. With Ray each start begins a cluster of its own, which must end with it. Writes kills.json and kills.md.
+process for each start. Where the work has processes of its own, about half of the kills hit the leader alone, the
+others all of them. `synth` has one process and two workers in turn. Four starts of five of `synth-ray` join a cluster
+that outlives them, so that the next leader meets workers of the last; the fifth begins a cluster of its own, which must
+end with it.
+
+Counts are added to those that the JSON file holds already, after each round, and a page is written beside it.
 """
 
 from __future__ import annotations
@@ -20,13 +25,15 @@ import hashlib
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,8 +41,8 @@ from typing import Any
 from machine import machine
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-WORKS = ("synth-local", "synth-ray", "train", "deblur", "evaluate")
-DEFAULT = tuple(work for work in WORKS if work != "synth-ray")  # whose forked starts are not known to work yet
+WORKS = ("synth", "synth-ray", "train", "deblur", "evaluate")
+SUMS = ("kills", "starts", "rounds", "decoys")  # of several runs of this script
 PATIENCE_S = 600.0  # for one start that is not killed
 # Names of files that two runs need not share, and why.
 NOT_COMPARED = {
@@ -128,10 +135,10 @@ class Work:
     """A command, the folder that it fills, and what came of killing it."""
 
     name: str
-    arguments: list[str]
+    variants: list[list[str]]  # arguments of the command, taken in turn
     out: Path
     decoys_at_once: bool = False  # before the first start: the command takes a folder that is not empty
-    seconds: float = 0.0  # of an undisturbed run
+    seconds: list[float] = field(default_factory=list)  # of an undisturbed start of each variant
     kills: int = 0
     starts: int = 0
     rounds: int = 0
@@ -144,28 +151,75 @@ class Work:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", default=",".join(DEFAULT), help=f"separated by commas, of {', '.join(WORKS)}")
-    parser.add_argument("--kills", type=int, default=100, help="of each work")
+    parser.add_argument("--work", default=",".join(WORKS), help=f"separated by commas, of {', '.join(WORKS)}")
+    parser.add_argument("--kills", type=int, default=100, help="of each work, beside those that the file has")
     parser.add_argument("--quick", action="store_true", help="5 kills of each work")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kills.json")
+    parser.add_argument("--merge", type=Path, nargs="+", help="add the counts of these files, and do no more")
+    parser.add_argument("--cluster", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    before, moments = machine(("jax", "numpy", "torch")), random.Random(options.seed)
+    if options.cluster:
+        serve_cluster()
+    elif options.merge:
+        write(added([read(options.out), *map(read, options.merge)]), options.out)
+    else:
+        kill_works(options)
+
+
+def kill_works(options: argparse.Namespace) -> None:
+    """All that was asked for; ends with an error where anything went wrong."""
+    before, earlier = machine(("jax", "numpy", "torch")), read(options.out)
     os.environ.update(ONE_THREAD | {"JAX_PLATFORMS": "cpu"})  # before anything that starts threads is imported
     import_everything()
-    works = []
-    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+    works: list[Work] = []
+    names = options.work.split(",")
+
+    def keep() -> None:
+        write(added([earlier, {"machines": [before], "works": [facts(work) for work in works]}]), options.out)
+
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder, cluster("synth-ray" in names) as address:
         inputs = Path(folder) / "inputs"
         make_inputs(inputs)
-        for name in options.work.split(","):
+        for name in names:
             place = Path(folder) / name
-            work = make_work(name, inputs, place / "out")
-            kill_again_and_again(work, place, 5 if options.quick else options.kills, moments)
-            works.append(work)
-            print(line(work), flush=True)
-    write(works, before, options)
+            works.append(make_work(name, inputs, place / "out", address))
+            past = sum(work["kills"] for work in earlier["works"] if work["name"] == name)
+            moments = random.Random(f"{options.seed} {name} {past}")
+            kill_again_and_again(works[-1], place, 5 if options.quick else options.kills, moments, keep)
+            print(line(facts(works[-1])), flush=True)
     if any(work.wrong for work in works):
         sys.exit(1)
+
+
+@contextmanager
+def cluster(needed: bool) -> Iterator[str]:
+    """The address of a Ray cluster of two processors, whose own process ends with the block."""
+    if not needed:
+        yield ""
+        return
+    os.environ |= {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: nodes have the loopback address
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    command = [sys.executable, __file__, "--cluster"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin
+        assert server.stdout
+        yield next(text.split()[1] for text in server.stdout if text.startswith("address "))
+        server.stdin.close()
+
+
+def serve_cluster() -> None:
+    """A Ray cluster until the standard input ends."""
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    print("address", nodes.address, flush=True)
+    sys.stdin.read()
+    nodes.shutdown()
 
 
 def import_everything() -> None:
@@ -210,41 +264,43 @@ save_weights({str(folder / "weights.pt")!r}, "nafnet", network.options.model_dum
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def make_work(name: str, inputs: Path, out: Path) -> Work:
+def make_work(name: str, inputs: Path, out: Path, address: str) -> Work:
     synth = ["synth", "run", str(inputs / "plan.toml"), "--out", str(out)]
+    ray = [*synth, "--engine", "ray", "--workers", "2"]
     weights, device = ["--weights", str(inputs / "weights.pt")], ["--device", "cpu"]
-    arguments = {
-        "synth-local": [*synth, "--workers", "2"],
-        "synth-ray": [*synth, "--engine", "ray", "--workers", "2"],
-        "train": ["train", str(inputs / "training.toml"), "--out", str(out)],
-        "deblur": ["deblur", str(inputs / "photos"), *weights, *device, "--out", str(out)],
-        "evaluate": ["evaluate", str(inputs / "table.toml"), "--out", str(out)],
+    variants = {
+        "synth": [synth, [*synth, "--workers", "2"]],
+        "synth-ray": [*[[*ray, "--address", address]] * 4, ray],
+        "train": [["train", str(inputs / "training.toml"), "--out", str(out)]],
+        "deblur": [["deblur", str(inputs / "photos"), *weights, *device, "--out", str(out)]],
+        "evaluate": [["evaluate", str(inputs / "table.toml"), "--out", str(out)]],
     }
-    if name not in arguments:
+    if name not in variants:
         sys.exit(f"{name}: known are {', '.join(WORKS)}")
-    return Work(name, arguments[name], out, decoys_at_once=name == "deblur")
+    return Work(name, variants[name], out, decoys_at_once=name == "deblur")
 
 
-def kill_again_and_again(work: Work, place: Path, kills: int, moments: random.Random) -> None:
-    """Fill in what came of a work."""
+def kill_again_and_again(work: Work, place: Path, kills: int, moments: random.Random, keep: Callable[[], None]) -> None:
+    """Fill in what came of a work; `keep` is called after each round."""
     place.mkdir(parents=True)
     beside = plant(place, BESIDE)
     references = []
-    for number in range(2):
+    for number in range(max(2, len(work.variants))):
         start = time.perf_counter()
         run_whole(work, place)
-        work.seconds = time.perf_counter() - start
-        references.append(work.out.rename(place / f"reference-{number}"))
-    reference = contents(references[0])
-    work.not_compared = {name: NOT_COMPARED[name] for name in sorted(names(references[0])) if name in NOT_COMPARED}
-    work.compared = len(reference)
-    compare(work, reference, contents(references[1]), "two undisturbed runs")
+        work.seconds = [*work.seconds, time.perf_counter() - start][-len(work.variants) :]
+        references.append(contents(work.out))
+        names_there = names(work.out)
+        shutil.rmtree(work.out)
+        compare(work, references[0], references[-1], f"undisturbed run {number}")
+    reference, work.compared = references[0], len(references[0])
+    work.not_compared = {name: NOT_COMPARED[name] for name in sorted(names_there) if name in NOT_COMPARED}
     while work.kills < kills:
         inside = plant(work.out, DECOYS) if work.decoys_at_once else {}
         while work.kills < kills:
-            work.starts += 1
-            code = started(work, place, moments.uniform(0.0, 1.1 * work.seconds), alone=work.kills % 2 == 0)
-            if code is not None:
+            variant = work.starts % len(work.variants)
+            alone = moments.random() < 0.5
+            if started(work, place, moments.uniform(0.0, work.seconds[variant]), alone=alone) is not None:
                 break
             work.kills += 1
             if not inside and (work.out / ".defocus-folder.json").exists():
@@ -261,11 +317,11 @@ def kill_again_and_again(work: Work, place: Path, kills: int, moments: random.Ra
             work.decoys += len(decoys)
             work.wrong += [f"{what}: decoy {file} is gone or changed" for file in changed(decoys)]
         shutil.rmtree(work.out)
+        keep()
 
 
 def run_whole(work: Work, place: Path) -> None:
     """A start that is not killed."""
-    work.starts += 1
     code = started(work, place, PATIENCE_S)
     if code != 0:
         sys.exit(f"{work.name}: exit code {code} without a kill: {(place / 'log.txt').read_text()[-2000:]}")
@@ -273,6 +329,8 @@ def run_whole(work: Work, place: Path) -> None:
 
 def started(work: Work, place: Path, seconds: float, *, alone: bool = False) -> int | None:
     """The exit code of a start; None if it was killed after so many seconds, `alone` or with all its processes."""
+    arguments = work.variants[work.starts % len(work.variants)]
+    work.starts += 1
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
@@ -281,7 +339,7 @@ def started(work: Work, place: Path, seconds: float, *, alone: bool = False) -> 
         os.dup2(log, 2)
         from defocus.cli import run
 
-        code = run(work.arguments)
+        code = run(arguments)
         sys.stdout.flush()
         os._exit(code)
     with suppress(OSError):
@@ -349,38 +407,58 @@ def compare(work: Work, reference: dict[str, str], other: dict[str, str], what: 
             work.wrong.append(f"{what}: {name}: {how}")
 
 
-def line(work: Work) -> str:
-    verdict = "identical" if not work.wrong else f"**{len(work.wrong)} wrong**"
-    others = ", ".join(f"{name} ({why})" for name, why in work.not_compared.items())
+def facts(work: Work) -> dict[str, Any]:
+    """What the results say of a work."""
+    keys = (*SUMS, "name", "compared", "not_compared", "wrong")
+    return {key: getattr(work, key) for key in keys} | {"seconds": [round(s, 2) for s in work.seconds]}
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Results of a file; nothing where there is none."""
+    return json.loads(file.read_text()) if file.is_file() else {"machines": [], "works": []}
+
+
+def added(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Results of several runs as one."""
+    machines = [machine for result in results for machine in result["machines"]]
+    works: dict[str, dict[str, Any]] = {}
+    for work in (work for result in results for work in result["works"]):
+        before = works.setdefault(work["name"], work | dict.fromkeys(SUMS, 0) | {"wrong": []})
+        sums = {key: before[key] + work[key] for key in SUMS}
+        works[work["name"]] = work | sums | {"wrong": before["wrong"] + work["wrong"]}
+    return {"machines": machines, "works": [works[name] for name in WORKS if name in works]}
+
+
+def line(work: dict[str, Any]) -> str:
+    verdict = "identical" if not work["wrong"] else f"**{len(work['wrong'])} wrong**"
+    others = ", ".join(f"{name} ({why})" for name, why in work["not_compared"].items())
+    seconds = f"{min(work['seconds']):.1f} to {max(work['seconds']):.1f}"
     return (
-        f"| {work.name} | {work.seconds:.1f} s | {work.kills} | {work.rounds} | {work.compared} | {verdict} | "
-        f"{work.decoys} | {others} |"
+        f"| {work['name']} | {seconds} s | {work['kills']} | {work['rounds']} | {work['compared']} | {verdict} | "
+        f"{work['decoys']} | {others} |"
     )
 
 
-def write(works: list[Work], before: dict[str, Any], options: argparse.Namespace) -> None:
+def write(results: dict[str, Any], file: Path) -> None:
+    """The results as JSON, and a page beside it."""
+    places = sorted({f"{m['cpu']}, {m['cores']} cores, Python {m['python']}" for m in results["machines"]})
     text = [
         "# Killed at random moments, and started again",
         "",
-        f"{before['cpu']}, {before['cores']} cores; seed {options.seed}. SIGKILL after a time between 0 and 1.1 times "
-        "that of an undisturbed run, counted from the start of the command; every second kill hits the leader alone, "
-        "the others its processes, too. After each round the folder is compared with that of an undisturbed run, file "
-        "by file.",
+        f"{'; '.join(places)}. SIGKILL after a time between 0 and that of an undisturbed run, counted from the start "
+        "of the command; about half of the kills hit the leader alone, the others its processes, too. After each round "
+        "the folder is compared with that of an undisturbed run, file by file. Four starts of five of synth-ray join a "
+        "cluster on which workers of the last leader still run, the fifth begins its own.",
         "",
         "| work | undisturbed | kills | rounds | files, byte by byte | all rounds | decoys looked at | not compared |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        *map(line, works),
+        *map(line, results["works"]),
         "",
-        *(f"- {work.name}: {wrong.strip()}" for work in works for wrong in work.wrong),
+        *(f"- {work['name']}: {wrong.strip()}" for work in results["works"] for wrong in work["wrong"]),
     ]
-    results = [
-        {key: getattr(work, key) for key in ("name", "seconds", "kills", "starts", "rounds", "compared", "decoys")}
-        | {"not_compared": work.not_compared, "wrong": work.wrong}
-        for work in works
-    ]
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "kills.json").write_text(json.dumps({"machine": before, "works": results}, indent=1) + "\n")
-    (options.out / "kills.md").write_text("\n".join(text).rstrip() + "\n")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    file.with_suffix(".md").write_text("\n".join(text).rstrip() + "\n")
 
 
 if __name__ == "__main__":

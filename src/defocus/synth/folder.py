@@ -193,7 +193,13 @@ class Lead:
             raise DatasetError("another run has begun in this folder, and this one ends", file=self.store.root)
 
     def give_back(self) -> None:
-        """End it: workers of this start write no more either."""
+        """Remove the records of its tasks, which are folded by now, and end it: its workers write no more either.
+
+        A record that another wrote meanwhile is left to the next start.
+        """
+        for path in task_paths(self.store):
+            if path.startswith(self.task_path()):
+                self.store.remove(path)
         self.store.remove(LEAD)
 
     def task_path(self, task: str = "") -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import DatasetError
 from ..files.stores import Store
 from .engines import Engine, Failure, Start, leave_room
-from .folder import Lead, keep_facts, open_ledger, prepare_folder, task_paths
+from .folder import Lead, keep_facts, open_ledger, prepare_folder
 from .ledger import Ledger, merged_reasons
 from .lens_pool import find_lenses
 from .metadata import is_metadata_of, write_metadata
@@ -160,9 +160,6 @@ def run_plan(
                 changed = changed or bool(surplus)
         if changed:
             write_metadata(plan, store, ledger)
-        for path in task_paths(store):
-            if path.startswith(lead.task_path()):  # what another wrote meanwhile is left to the next run
-                store.remove(path)
         lead.give_back()
         return _summary(plan, ledger, time.time() - began, limited, progress.notices)
 
