@@ -56,6 +56,7 @@ def test_another_run_s_ledger_removes_nothing(data_set: Path, tmp_path: Path) ->
         go_on(tmp_path / "holiday", ledger_file=data_set / LEDGER)
     with pytest.raises(DatasetError, match="this ledger is that of another data set"):
         go_on(tmp_path / "new", ledger_file=data_set / LEDGER)
+    assert not (tmp_path / "new").exists()
     # A ledger of a version that knew no marks goes with the folder that it lies in, and with no other.
     (data_set / MARK).unlink()
     with sqlite3.connect(data_set / LEDGER) as db:
@@ -65,6 +66,7 @@ def test_another_run_s_ledger_removes_nothing(data_set: Path, tmp_path: Path) ->
         with pytest.raises((OwnershipError, DatasetError), match=r"another data set|was not made for"):
             go_on(tmp_path / folder, ledger_file=data_set / LEDGER)
     assert foreign.read_bytes() == b"somebody else's"
+    assert not (tmp_path / "newer").exists()
     assert go_on(data_set).complete
     assert (data_set / MARK).exists()
 
@@ -94,6 +96,9 @@ def test_pictures_of_others_in_a_data_set_stay(data_set: Path) -> None:
     near = next(p for n in range(9) if f'"train-{n:06d}"' not in records and (p := near.with_name(f"{n:06d}.png")))
     far.write_bytes(b"mine")
     (data_set / "README.md").write_text("my own words")
+    with pytest.raises(DatasetError, match="begun with another plan"):
+        go_on(data_set, make_plan(TINY | {"seed": 4}))
+    assert (data_set / "README.md").read_text() == "my own words"
     summary = go_on(data_set)
     assert any("left as they are, since no record names them: train_c/source/123456.png" in n for n in summary.notices)
     assert any("changed since they were written" in notice and "README.md" in notice for notice in summary.notices)
@@ -174,9 +179,16 @@ def test_lost_and_damaged_pictures_are_made_again(
     (folder / ("train_c/metadata.jsonl" if layout == "dpdd" else "README.md")).unlink()
     capsys.readouterr()
     assert run(["synth", "verify", str(folder)]) == 1
+    if layout == "dpdd":
+        assert run(["synth", "report", str(folder)]) == 2
+        assert "`defocus synth verify --repair` makes it again" in capsys.readouterr().err
     assert run(["synth", "verify", str(folder), "--repair"]) == 0
     assert "sound" in capsys.readouterr().out
     assert visible(folder) == visible(original)
+    for name in (MARK, LEDGER, "plan.json"):
+        (folder / name).unlink()
+    assert run(["synth", "verify", str(folder), "--repair"]) == 2
+    assert "no data set made by `defocus synth run`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("layout", ["dpdd", "webdataset"])

@@ -70,7 +70,8 @@ class ProgressBar:
         now = time.monotonic()
         if self._counted and not self.is_live and (stage != self._line[0] or now - self._line[1] > LINE_EVERY):
             self._line = (stage, now)
-            sys.stderr.write(f"{stage}: {done} of {total} {text}\n")
+            count = "" if end is None else f": {done} of {total}"
+            sys.stderr.write(f"{stage}{count} {text}".rstrip() + "\n")
 
 
 def show_synthesis(bar: ProgressBar, progress: Progress, name: str = "") -> None:
@@ -80,7 +81,7 @@ def show_synthesis(bar: ProgressBar, progress: Progress, name: str = "") -> None
         parts.append(f"{progress.rate:.3g} pairs/s")
         if progress.seconds_left is not None:
             parts.append(f"{duration(progress.seconds_left)} left")
-    elif progress.stage == "making pairs":
+    elif progress.stage == "making pairs" and progress.done < progress.ends_at:
         parts.append("compiling")
     total = sum(progress.seconds.values())
     if total > 0.0:

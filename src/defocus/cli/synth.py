@@ -90,8 +90,11 @@ def verify(
     ledger: Path | None = typer.Option(None, "--ledger", help="To repair: file of the ledger, if not in the folder."),
 ) -> None:
     """Check a folder of pairs: ours, or a foreign one in the DPDD or input/target layout."""
+    from ..synth.folder import open_folder
     from ..synth.verify import verify_folder
 
+    if repair:
+        open_folder(folder).close()  # whoever asks for repair is told where there is nothing to repair from
     with ProgressBar() as bar:
         verdict = verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done, total))
     if repair and not verdict.sound:

@@ -97,7 +97,10 @@ def plot_photograph(photograph: Photograph) -> Figure:
 
 @style.look()
 def draw_samples(pairs: Sequence[tuple[Photo, Photo, str]]) -> Figure:
-    """Pairs of a data set (blurred, sharp, caption) in squares of one size, about as many columns as rows."""
+    """Pairs of a data set (blurred, sharp, caption) in squares of one size, about as many columns as rows.
+
+    A line at the top says which is which.
+    """
     if not pairs:
         raise DefocusError("no pairs to draw: the data set holds none")
     columns = max(1, min(4, round(math.sqrt(len(pairs)))))
@@ -105,13 +108,14 @@ def draw_samples(pairs: Sequence[tuple[Photo, Photo, str]]) -> Figure:
     width, height = 2.0 * SAMPLE + SAMPLE_GAP, SAMPLE + CAPTION
     sheet = Sheet(
         2.0 * SAMPLE_EDGE + columns * (width + SAMPLE_BETWEEN) - SAMPLE_BETWEEN,
-        2.0 * SAMPLE_EDGE + rows * (height + SAMPLE_BETWEEN / 2.0) - SAMPLE_BETWEEN / 2.0,
+        2.0 * SAMPLE_EDGE + CAPTION + rows * (height + SAMPLE_BETWEEN / 2.0) - SAMPLE_BETWEEN / 2.0,
     )
+    sheet.text(SAMPLE_EDGE, sheet.height - SAMPLE_EDGE, "left: blurred, right: sharp", fontsize=style.SMALL)
     size = min(style.fitted_size(caption, style.SMALL, 0.97 * width) for _, _, caption in pairs)
     for number, (blurred, sharp, caption) in enumerate(pairs):
         row, column = divmod(number, columns)
         left = SAMPLE_EDGE + column * (width + SAMPLE_BETWEEN)
-        bottom = sheet.height - SAMPLE_EDGE - SAMPLE - row * (height + SAMPLE_BETWEEN / 2.0)
+        bottom = sheet.height - SAMPLE_EDGE - CAPTION - SAMPLE - row * (height + SAMPLE_BETWEEN / 2.0)
         for place, picture in enumerate((blurred, sharp)):
             box = (left + place * (SAMPLE + SAMPLE_GAP), bottom, SAMPLE, SAMPLE)
             show_picture(sheet.axes(box, bare=True), picture)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import os
 import re
 import tempfile
@@ -63,6 +62,9 @@ class Store:
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file, with its folders; whoever looks sees the old one, or the new one whole."""
+        if not self.is_local:
+            self._put(path, lambda system, place: system.pipe_file(place, data))
+            return
         with self.writing(path) as file:
             file.write(data)
 
@@ -74,18 +76,24 @@ class Store:
             with self._errors(path, "written"), _new_file(Path(self.root, path)) as file:
                 yield file
             return
-        buffer = io.BytesIO()
-        yield buffer
+        with tempfile.TemporaryDirectory() as here:
+            with Path(here, "file").open("w+b") as file:
+                yield file
+            self._put(path, lambda system, place: system.put_file(file.name, place))
+
+    def _put(self, path: str, send: Callable[[Any, str], object]) -> None:
+        """Let a file that `send` gives to a file system take its place elsewhere, whole."""
+        _check(path)
         with self._errors(path, "written"):
             system, root = self._system()
             protocol = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
             if protocol & _WHOLE:
-                system.pipe_file(f"{root}/{path}", buffer.getvalue())
+                send(system, f"{root}/{path}")
                 return
             folder, _, name = f"{root}/{path}".rpartition("/")
             system.makedirs(folder, exist_ok=True)
             temporary = f"{folder}/{_temporary_name(name)}"
-            system.pipe_file(temporary, buffer.getvalue())
+            send(system, temporary)
             system.mv(temporary, f"{folder}/{name}")
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:

@@ -18,15 +18,15 @@ import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
-from ..files.ownership import MARK, Mark, claim, read_mark
+from ..files.ownership import MARK, Mark, claim, read_mark, strangers
 from ..files.pair_folders import LEDGER, PLAN, existing_store, is_pair_folder, read_records
 from ..files.stores import Store, open_store
-from .ledger import Ledger, ledger_failure
+from .ledger import Ledger, ledger_failure, require_ledger
 from .places import absolute_places
 from .recipe import Outcome, record_fault
 
@@ -54,6 +54,9 @@ class PairFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         if self.ledger is not None:
             self.ledger.close()
 
@@ -105,13 +108,20 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
             )
         file = ledger
     else:
+        file = ledger or store.folder / LEDGER
+    if read_mark(store) is None:
+        fits = _fits_unmarked(store, file)
+        if fits:
+            store.write(MARK, Mark(KIND, uuid.uuid4().hex).as_bytes())
+        elif not strangers(store):  # a place that is new stays as it is where the ledger is refused
+            require_ledger(file)
+            if fits is not None:
+                raise _foreign_ledger(store, file)
+    if store.folder is not None:
         try:
             store.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DatasetError(f"cannot be made: {error.strerror}", file=store.folder) from error
-        file = ledger or store.folder / LEDGER
-    if read_mark(store) is None and _is_unmarked(store, file):
-        store.write(MARK, Mark(KIND, uuid.uuid4().hex).as_bytes())
     claim(store, KIND)
     store.check_writable()
     return store, file
@@ -130,17 +140,23 @@ def open_ledger(store: Store, file: Path) -> tuple[Ledger, Mark]:
         raise ledger_failure(error, file) from error
     if identity != mark.identity:
         ledger.close()
-        raise DatasetError(f"this ledger is that of another data set: take another for {store.root}", file=file)
+        raise _foreign_ledger(store, file)
     return ledger, mark
 
 
-def _is_unmarked(store: Store, file: Path) -> bool:
-    """Whether a folder is a data set of a version that set no marks: its ledger says so."""
+def _foreign_ledger(store: Store, file: Path) -> DatasetError:
+    return DatasetError(f"this ledger is that of another data set: take another for {store.root}", file=file)
+
+
+def _fits_unmarked(store: Store, file: Path) -> bool | None:
+    """Whether a ledger goes with a folder without a mark, as versions that set none left them; None without one."""
     if not file.is_file() or not file.stat().st_size:
-        return False
+        return None
     with suppress(sqlite3.Error, DatasetError, ValueError), Ledger(file, read_only=True) as ledger:
-        return ledger.plan is not None and ledger.fact("folder") is None and _goes_with(ledger, store)
-    return False
+        if ledger.fact("folder") is not None:
+            return False
+        return None if ledger.plan is None else _goes_with(ledger, store)
+    return None
 
 
 def _goes_with(ledger: Ledger, store: Store) -> bool:
@@ -209,7 +225,8 @@ class Lead:
     def write_task(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float]) -> None:
         """Write down a task whose pictures are written next, while this start has the lead."""
         self.require()
-        content = {"task": task, "outcomes": [asdict(outcome) for outcome in outcomes], "seconds": seconds}
+        keys = [one.name for one in fields(Outcome)]
+        content = {"task": task, "outcomes": [{k: getattr(o, k) for k in keys} for o in outcomes], "seconds": seconds}
         self.store.write(self.task_path(task), json.dumps(content).encode())
 
 

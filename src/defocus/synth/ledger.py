@@ -80,7 +80,7 @@ class Ledger:
                     )
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)
             else:
-                _require_ledger(path)
+                require_ledger(path)
                 self._alone = _alone(path)
                 self._db = sqlite3.connect(path, timeout=30.0)
                 self._db.execute("PRAGMA journal_mode = WAL")
@@ -292,14 +292,17 @@ def merged_reasons(reasons: Iterable[tuple[str, int]]) -> list[tuple[str, int, s
     return [(text, count, examples[text]) for text, count in counts.most_common()]
 
 
-def _require_ledger(path: Path) -> None:
+def require_ledger(path: Path) -> None:
     """Raise `DatasetError` for a database of something else, which is not to be written to."""
     if not path.is_file() or not path.stat().st_size:
         return
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as db:
-        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        ours = {"facts", "items", "tasks", "runs"} <= tables
-        columns = {row[1] for row in db.execute("PRAGMA table_info(items)")} if ours else set()
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as db:
+            tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            ours = {"facts", "items", "tasks", "runs"} <= tables
+            columns = {row[1] for row in db.execute("PRAGMA table_info(items)")} if ours else set()
+    except sqlite3.Error as error:
+        raise ledger_failure(error, path) from error
     if tables and not {"id", "split", "number", "status", "reason", "record"} <= columns:
         raise DatasetError(f"no ledger of a data set: a database with {sorted(tables)[0]}; move it away", file=path)
 

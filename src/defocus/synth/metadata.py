@@ -21,6 +21,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
+from jaxtyping import Shaped
 
 from .. import __version__
 from ..errors import DatasetError, MissingPackageError
@@ -42,7 +43,8 @@ TABLE, CHECKSUMS = "pairs.parquet", "checksums.sha256"
 CARD, SAMPLE, REPORT = "README.md", "sample.png", "report.html"
 ROWS = "metadata.jsonl"  # as `datasets` expects it to be called
 SAMPLES = 12  # pairs of the sample figure
-ROW_GROUP = 10_000  # rows of the table that are held at once
+ROW_GROUP = 10_000  # rows of the table that are written together
+AT_ONCE = 1000  # rows that are held as Python's objects: these take ten times the room
 
 # Column of the table: its kind and what it means; the card explains the fields with the same words.
 COLUMNS: dict[str, tuple[Kind, str]] = {
@@ -105,6 +107,7 @@ _PAIRS = {
 
 def write_metadata(plan: Plan, store: Store, ledger: Ledger, *, sample: bool = True) -> None:
     """Plan, lines, table, sample figure, card and checksums of what is done; the same bytes for the same pairs."""
+    ledger.put("metadata", "{}")  # from here until all of them are written, nothing says what they should be
     write_lines(store, ledger)
     store.write(PLAN, _plan_file(plan, store))
     with store.writing(TABLE) as file:
@@ -127,7 +130,7 @@ def is_metadata_of(plan: Plan, store: Store, ledger: Ledger) -> bool:
     """Whether all files of `write_metadata` are there, as it wrote them for the same plan."""
     sums = json.loads(ledger.fact("metadata") or "{}")
     digest = hashlib.sha256(_plan_file(plan, store)).hexdigest()
-    return sums.get(PLAN) == digest and all(store.size(name) for name in sums)
+    return sums.get(PLAN) == digest and JSON_LINES in sums and all(store.size(name) for name in sums)
 
 
 def _plan_file(plan: Plan, store: Store) -> bytes:
@@ -141,7 +144,8 @@ def _plan_file(plan: Plan, store: Store) -> bytes:
 
 def write_lines(store: Store, ledger: Ledger) -> None:
     """A line of JSON for each pair, keys sorted."""
-    ledger.put("metadata", "{}")  # from here until all of them are written, nothing says what they should be
+    sums = json.loads(ledger.fact("metadata") or "{}")
+    ledger.put("metadata", json.dumps({name: digest for name, digest in sums.items() if name != JSON_LINES}))
     keep_facts(store, ledger)
     with store.writing(JSON_LINES) as file:
         for record in ledger.done():
@@ -203,11 +207,12 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 def write_table(file: BinaryIO, records: Iterable[Record]) -> None:
     """Write the table of the pairs as Parquet."""
     schema, rows = _schema(), table_rows(records)
-    from pyarrow import parquet
+    from pyarrow import concat_tables, parquet
 
+    parts = (_arrow_table(part, schema) for part in iter(lambda: list(islice(rows, AT_ONCE)), []))
     with parquet.ParquetWriter(file, schema) as writer:
-        while part := list(islice(rows, ROW_GROUP)):
-            writer.write_table(_arrow_table(part, schema))
+        while group := list(islice(parts, ROW_GROUP // AT_ONCE)):
+            writer.write_table(concat_tables(group).combine_chunks(), ROW_GROUP)
 
 
 def is_table_of(file: BinaryIO, records: Iterable[Record]) -> bool:
@@ -218,7 +223,7 @@ def is_table_of(file: BinaryIO, records: Iterable[Record]) -> bool:
     try:
         table = parquet.ParquetFile(file)
         common = [field.name for field in schema if field in list(table.schema_arrow)]
-        for batch in table.iter_batches(ROW_GROUP, columns=common):
+        for batch in table.iter_batches(AT_ONCE, columns=common):
             expected = _arrow_table(list(islice(rows, batch.num_rows)), schema)
             if not Table.from_batches([batch]).select(common).equals(expected.select(common)):
                 return False
@@ -419,16 +424,22 @@ def _sample(store: Store, ledger: Ledger, statistics: PairStatistics) -> bytes:
     on_figure = list(islice(places, 0, None, max(1, statistics.total // SAMPLES)))[:SAMPLES]
     records = (record for split, number in on_figure for record in ledger.records(split, [number]))
     pairs = []
-    for record, files in pictures_of(store, records, ("blurred", "sharp")):
-        caption = (
-            f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {max(map(abs, record['coc_px'])):.1f} px"
-        )
-        try:
-            blurred, sharp = (decode_picture(files[r], record["files"][r]["path"]) for r in ("blurred", "sharp"))
-        except DatasetError as error:
-            raise DatasetError(f"{error}: `defocus synth verify --repair` makes it again", file=store.root) from error
-        pairs.append((blurred, sharp, caption))
+    for record, blurred, sharp in both_pictures(store, records):
+        blur = max(map(abs, record["coc_px"]))
+        pairs.append((blurred, sharp, f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {blur:.1f} px"))
     return figure_bytes(draw_samples(pairs), dpi=100.0)
+
+
+def both_pictures(
+    store: Store, records: Iterable[Record]
+) -> Iterator[tuple[Record, Shaped[np.ndarray, "h w 3"], Shaped[np.ndarray, "h w 3"]]]:
+    """Each record with its blurred and its sharp picture. Raises `DatasetError` for a picture lost or damaged."""
+    try:
+        for record, files in pictures_of(store, records, ("blurred", "sharp")):
+            blurred, sharp = (decode_picture(files[r], record["files"][r]["path"]) for r in ("blurred", "sharp"))
+            yield record, blurred, sharp
+    except DatasetError as error:
+        raise DatasetError(f"{error}: `defocus synth verify --repair` makes it again", file=store.root) from error
 
 
 def _compact(value: Any, identity: str) -> str:

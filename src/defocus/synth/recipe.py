@@ -4,7 +4,7 @@ the program it makes the same bytes again, alone or among others, by whichever w
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, NamedTuple, NotRequired
 
@@ -68,7 +68,7 @@ class Recipe:
         return Placement(self.centre, self.rotation_rad, self.scale, self.flip, self.exposure)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Recipe:

@@ -15,13 +15,12 @@ import numpy as np
 from ..draw.pages import histogram, jpeg_uri, page
 from ..errors import DatasetError, OwnershipError, PlanError
 from ..files.ownership import OwnedFolder, read_mark
-from ..files.pair_folders import Record, pictures_of
-from ..files.pictures import decode_picture
+from ..files.pair_folders import Record
 from ..files.settings import settings_difference
 from ..files.stores import open_store, write_file
 from .folder import KIND, PairFolder, open_folder
 from .ledger import merged_reasons
-from .metadata import REPORT, PairStatistics, bytes_text, largest_blur_px, plan_in_words
+from .metadata import REPORT, PairStatistics, both_pictures, bytes_text, largest_blur_px, plan_in_words
 from .places import placeless, without_places
 from .plan import SPLITS, make_plan
 from .recipe import pair_id
@@ -107,9 +106,8 @@ def _sheet(folder: PairFolder, statistics: PairStatistics) -> Iterator[dict[str,
     """The pairs of the contact sheet: their facts, and both pictures as data URIs."""
     on_sheet = set(sheet_ids({split: numbers for split, numbers in statistics.numbers.items() if numbers}))
     records = [record for record in folder.records() if record["id"] in on_sheet]
-    roles = ("blurred", "sharp")
-    for record, files in pictures_of(folder.store, records, roles):
-        pictures = {role: jpeg_uri(decode_picture(files[role], record["files"][role]["path"])) for role in roles}
+    for record, blurred, sharp in both_pictures(folder.store, records):
+        pictures = {"blurred": jpeg_uri(blurred), "sharp": jpeg_uri(sharp)}
         yield {"id": record["id"], "facts": pair_facts(record), **pictures}
 
 

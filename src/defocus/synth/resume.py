@@ -10,6 +10,7 @@ none of their pictures is removed (`Resumption.settle`).
 from __future__ import annotations
 
 import json
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -50,15 +51,20 @@ class Resumption:
 
     def recover(self) -> None:
         """Bring the ledger up to what the folder holds: after a kill, or where the ledger was lost."""
+        self.store.sweep()
         if self.ledger.plan is None:
             self._restore_ledger()
+        self._take_tasks()
+
+    def set_aside(self, *names: str) -> None:
+        """Move files beside the pictures that somebody changed out of the way of new ones: these, or all."""
         sums = json.loads(self.ledger.fact("metadata") or "{}")
+        sums = {name: digest for name, digest in sums.items() if not names or name in names}
         changed = [name for name, digest in sums.items() if self.store.digest(name) not in (None, digest)]
         for name in changed:
             self.store.move(name, f"{ASIDE}/{name}")
         if changed:
             self.notice(f"changed since they were written, and in {ASIDE} now: {_listed(changed)}")
-        self._take_tasks()
 
     def begin(self, sources: dict[SplitName, tuple[SourceName, ...]], lenses: LensPool) -> None:
         """Take the plan, or raise `DatasetError` for what is not as the folder was begun with."""
@@ -181,6 +187,7 @@ class Resumption:
             if not broken:
                 folded.append(path)
         if folded:
+            self.set_aside(JSON_LINES)
             write_lines(self.store, self.ledger)
             for path in folded:
                 self.store.remove(path)
@@ -297,7 +304,7 @@ class Resumption:
 
     def _groups(self) -> Iterator[list[dict[str, Any]]]:
         """The records of each shard together; those of pairs with files of their own one by one."""
-        shards: dict[str, list[int]] = defaultdict(list)
+        shards: dict[str, array[int]] = defaultdict(lambda: array("q"))
         for record in self.ledger.done():
             about = next(iter(record["files"].values()))
             if "member" in about:
@@ -313,7 +320,8 @@ class Resumption:
         for path in damaged:
             self.store.move(path, f"{ASIDE}/{path}")
         ids = {identity for own in lost.values() for identity in own}
-        self.notice(f"{len(ids):,} pairs are made again: lost or damaged are {_listed(sorted(lost))}")
+        pairs = "1 pair is" if len(ids) == 1 else f"{len(ids):,} pairs are"
+        self.notice(f"{pairs} made again: lost or damaged are {_listed(sorted(lost))}")
         if damaged:
             self.notice(f"what was damaged is in {ASIDE} now: {_listed(damaged)}")
         shards = {path: own for path, own in lost.items() if picture_number(path, "webdataset")}

@@ -128,7 +128,6 @@ def run_plan(
     ledger, mark = open_ledger(store, path)
     with ledger:
         lead = Lead.take(store)
-        store.sweep()  # what a killed run left
         resumption = Resumption(plan, store, ledger, replan, notice)
         resumption.recover()
         lenses = find_lenses(plan)
@@ -151,6 +150,7 @@ def run_plan(
         progress.stage = "writing the metadata"
         watch(progress)
         lead.require()
+        resumption.set_aside()
         changed = lost or progress.pairs_now > 0 or not is_metadata_of(plan, store, ledger)
         for split in plan.splits:
             if ledger.counts(split).get("done", 0) >= plan.split(split).pairs:
