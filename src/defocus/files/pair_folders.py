@@ -112,14 +112,12 @@ def read_records(store: Store) -> Iterator[dict[str, Any]]:
         yield from read_lines(store)
         return
     file = store.folder / LEDGER
-    rows = (
-        "SELECT id, record FROM items WHERE status = 'done' "
-        "ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END, number"
-    )
+    rows = "SELECT id, record FROM items WHERE split = ? AND status = 'done' ORDER BY number"
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=30.0)) as ledger:
-            for identity, record in ledger.execute(rows):
-                yield _checked_record(record, str(file), f"the record of {identity}")
+            for split in SPLITS:
+                for identity, record in ledger.execute(rows, (split,)):
+                    yield _checked_record(record, str(file), f"the record of {identity}")
     except sqlite3.Error as error:
         raise DatasetError(f"the ledger is damaged: {error}", file=file) from error
 

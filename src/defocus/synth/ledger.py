@@ -22,12 +22,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..errors import DatasetError
-from .plan import completed
+from .plan import SPLITS, completed
 from .recipe import Outcome, Recipe
 
 FORMAT = 1
 AT_ONCE = 500  # records that are asked for together
-_ORDER = "ORDER BY CASE split WHEN 'train' THEN 0 WHEN 'validation' THEN 1 ELSE 2 END, number"
 _NUMBER = re.compile(r"(?<![\w.\-])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w\-])", re.IGNORECASE)  # not in a name
 
 _TABLES = """
@@ -216,13 +215,14 @@ class Ledger:
         self, split: str | None = None, status: str | None = None
     ) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
         """(id, status, reason, record) in the order of splits and numbers."""
-        rows = self._db.execute(
-            "SELECT id, status, reason, record FROM items "
-            f"WHERE (?1 IS NULL OR split = ?1) AND (?2 IS NULL OR status = ?2) {_ORDER}",
-            (split, status),
-        )
-        for identity, state, reason, record in rows:
-            yield identity, state, reason, json.loads(record) if record else {}
+        for one in SPLITS if split is None else (split,):  # the index has their order: nothing is sorted
+            rows = self._db.execute(
+                "SELECT id, status, reason, record FROM items "
+                "WHERE split = ?1 AND (?2 IS NULL OR status = ?2) ORDER BY number",
+                (one, status),
+            )
+            for identity, state, reason, record in rows:
+                yield identity, state, reason, json.loads(record) if record else {}
 
     def done(self) -> Iterator[dict[str, Any]]:
         """Records of all pairs, in the order of splits and numbers."""
