@@ -211,8 +211,9 @@ def test_the_report_tells_the_stages_and_progress_the_variant(
     bar = ProgressBar(counted=True)
     for name in ("full synthesis", "one depth"):
         show_training(bar, TrainProgress(3, "training", 1), name)
+        show_synthesis(bar, Progress(stage="comparing with what is there"), name)
         show_synthesis(bar, Progress(stage="making pairs", done=1, planned=3), name)
     told = capsys.readouterr().err
     assert "full synthesis: training: 1 of 3" in told
     assert "one depth: training: 1 of 3" in told
-    assert "one depth: making pairs: 1 of 3" in told
+    assert "one depth: comparing with what is there\none depth: making pairs: 1 of 3\n" in told

@@ -114,6 +114,7 @@ def test_lines_and_table_hold_the_records(tmp_path: Path, monkeypatch: pytest.Mo
     open_store(tmp_path).write("pairs.jsonl", b"".join(map(json_line, records)))
     assert list(read_lines(open_store(tmp_path))) == records
     monkeypatch.setattr("defocus.synth.metadata.ROW_GROUP", 2)
+    monkeypatch.setattr("defocus.synth.metadata.AT_ONCE", 1)
     assert pyarrow.parquet.ParquetFile(io.BytesIO(table_bytes(records))).num_row_groups == 3
     rows = read_table(table_bytes(records)).to_pylist()
     assert list(rows[0]) == list(COLUMNS)
