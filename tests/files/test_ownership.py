@@ -105,12 +105,16 @@ def test_after_a_kill_between_journal_and_file_either_file_is_ours(
 
 
 def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    folder = OwnedFolder(tmp_path, "training")
+    for name in (".table.tex.0123456789ab.part", ".thesis.docx.part"):  # of a killed write, of somebody else
+        (tmp_path / name).write_bytes(b"half")
     with (
-        OwnedFolder(tmp_path, "training").locked(),
+        folder.locked(),
         pytest.raises(OwnershipError, match="another process"),
         OwnedFolder(tmp_path, "training").locked(),
     ):
         pass
+    assert [path.name for path in tmp_path.glob(".*.part")] == [".thesis.docx.part"]
 
 
 def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:

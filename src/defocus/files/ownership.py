@@ -111,7 +111,7 @@ class OwnedFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out. Raises `OwnershipError` where one is at work."""
+        """Keep other processes out; remove what killed writes left. Raises `OwnershipError` where one is at work."""
         from filelock import FileLock, Timeout
 
         try:
@@ -125,6 +125,7 @@ class OwnedFolder:
         except OSError as error:
             raise OwnershipError(f"cannot be locked: {error.strerror or error}", file=self.path) from error
         try:
+            self.store.sweep()
             yield
         finally:
             lock.release()

@@ -67,9 +67,8 @@ class RunFolder:
             yield
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write the settings, and remove what a killed write left."""
+        """Write the settings."""
         self.files.write("config.json", json.dumps(config.as_json(), indent=1).encode())
-        self.files.store.sweep()
 
     def latest(self) -> Path | None:
         """The last state, if there is one."""
