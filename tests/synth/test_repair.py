@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +277,16 @@ def test_pictures_of_tasks_without_a_result(reference_folder: Path, data_set: Pa
         _flip(data_set / path)
     foreign = json.loads(json.dumps(replaced))
     foreign["files"]["sharp"]["sha256"] = store.digest(other)
-    Lead.take(store).write_task("make/train/0", [Outcome(foreign["id"], "done", "", foreign)], {})
-    lead, notices = Lead.take(store), list[str]()
-    lead.write_task("make/train/0", [Outcome(one["id"], "done", "", one) for one in (gone, changed)], {})
+    before, notices = Lead.take(store), list[str]()
     with Ledger(data_set / LEDGER) as ledger:
         ledger.take("", [Outcome(one["id"], "failed", "lost") for one in (gone, changed)])
         resumption = Resumption(make_plan(TINY), store, ledger, False, notices.append)
+        replace(before, replans=1).write_task("make/train/9", [Outcome(gone["id"], "done", "", gone)], {})
+        resumption.recover()  # the record is of before a --replan, and names no pair of now
+        assert ledger.counts()["failed"] == 2
+        before.write_task("make/train/0", [Outcome(foreign["id"], "done", "", foreign)], {})
+        lead = Lead.take(store)
+        lead.write_task("make/train/0", [Outcome(one["id"], "done", "", one) for one in (gone, changed)], {})
         assert resumption.settle(lead, ["make/train/0"])
         assert ledger.counts() == {"done": 7, "drawn": 1, "failed": 2, "spare": 5}
     assert notices[0].endswith(f"not what was written: {kept}")

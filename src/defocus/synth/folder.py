@@ -195,6 +195,7 @@ class Lead:
 
     store: Store
     name: str
+    replans: int = 0  # how often all pairs were made anew before: records of before are not taken for pairs of now
 
     @classmethod
     def take(cls, store: Store) -> Lead:
@@ -227,6 +228,7 @@ class Lead:
         self.require()
         keys = [one.name for one in fields(Outcome)]
         content = {"task": task, "outcomes": [{k: getattr(o, k) for k in keys} for o in outcomes], "seconds": seconds}
+        content |= {"replans": self.replans} if self.replans else {}
         self.store.write(self.task_path(task), json.dumps(content).encode())
 
 
@@ -237,6 +239,7 @@ class TaskRecord:
     task: str
     outcomes: tuple[Outcome, ...]
     seconds: dict[str, float]
+    replans: int
 
     def groups(self) -> list[list[dict[str, Any]]]:
         """The records of its pairs: those of a shard together, others each alone."""
@@ -259,7 +262,8 @@ def read_tasks(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, TaskRe
             for outcome in outcomes:
                 if outcome.status == "done" and (fault := record_fault(outcome.record or {})):
                     raise ValueError(fault)
-            record = TaskRecord(str(content["task"]), outcomes, dict(content["seconds"]))
+            replans = int(content.get("replans", 0))
+            record = TaskRecord(str(content["task"]), outcomes, dict(content["seconds"]), replans)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise DatasetError(
                 f"the record of a task is damaged ({error}): remove it, and what it was about is told by name",

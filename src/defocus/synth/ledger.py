@@ -133,7 +133,7 @@ class Ledger:
         with self._db:
             for table in ("items", "tasks"):
                 self._db.execute(f"DELETE FROM {table}")
-            self._db.execute("DELETE FROM facts WHERE key NOT IN ('plan', 'format', 'folder')")
+            self._db.execute("DELETE FROM facts WHERE key NOT IN ('plan', 'format', 'folder', 'replans')")
 
     # --- the work ---
 

@@ -49,6 +49,11 @@ class Resumption:
     replan: bool
     notice: Notice
 
+    @property
+    def replans(self) -> int:
+        """How often all pairs were made anew."""
+        return int(self.ledger.fact("replans") or 0)
+
     def recover(self) -> None:
         """Bring the ledger up to what the folder holds: after a kill, or where the ledger was lost."""
         self.store.sweep()
@@ -178,6 +183,8 @@ class Resumption:
         """Pairs of a killed run whose pictures are all there are done; records that name others, too, are kept."""
         size_of, folded = self.store.size_lookup(), []
         for path, task in read_tasks(self.store, task_paths(self.store)):
+            if task.replans != self.replans:
+                continue
             broken: set[str] = set()
             for records in task.groups():
                 if any(size_of(file) != size for file, size in expected_files(records).items()):
@@ -285,6 +292,7 @@ class Resumption:
         """Remove the pictures of all pairs, then the records of them."""
         pairs = self.ledger.counts().get("done", 0)
         self.notice(f"--replan: the pictures of {pairs:,} pairs are removed, and all pairs are made anew")
+        self.ledger.put("replans", str(self.replans + 1))
         self.remove(self._groups())
         self.store.remove(JSON_LINES)
         self.ledger.forget()

@@ -58,6 +58,11 @@ class Progress:
         """Seconds until the end at this rate; None until there is one."""
         return max(self.ends_at - self.done, 0) / self.rate if self.rate > 0.0 else None
 
+    def show(self, stage: str, watch: Watcher) -> None:
+        """Tell whoever watches that a stage begins."""
+        self.stage = stage
+        watch(self)
+
     def add(self, task: Task, result: TaskResult) -> None:
         """Count what became of a task."""
         statuses = [outcome.status for outcome in result.outcomes]
@@ -131,14 +136,14 @@ def run_plan(
         resumption = Resumption(plan, store, ledger, replan, notice)
         resumption.recover()
         lenses = find_lenses(plan)
-        progress.stage = "comparing with what is there"
-        watch(progress)
+        progress.show("comparing with what is there", watch)
         resumption.begin(sources, lenses)
         lost = resumption.check_pictures(sums=sums)
         number = ledger.start_run(time.time(), engine.name, engine.workers, engine.device())
         ledger.reopen()
         try:
-            order = WorkOrder(plan, lead, mark, lenses, {s.name: s for group in sources.values() for s in group})
+            by_name = {source.name: source for group in sources.values() for source in group}
+            order = WorkOrder(plan, replace(lead, replans=resumption.replans), mark, lenses, by_name)
             leader = _Leader(plan, store, ledger, engine, partial(PairWorker, order), progress, watch)
             leader.draw([task for split in plan.splits for task in draw_tasks(plan, split, sources[split])])
             limited = leader.make(limit)
@@ -147,8 +152,7 @@ def run_plan(
         finally:
             engine.close()
             ledger.end_run(number, time.time(), progress.pairs_now, progress.seconds)
-        progress.stage = "writing the metadata"
-        watch(progress)
+        progress.show("writing the metadata", watch)
         lead.require()
         resumption.set_aside()
         changed = lost or progress.pairs_now > 0 or not is_metadata_of(plan, store, ledger)
@@ -226,10 +230,9 @@ class _Leader:
 
     def _show(self, stage: str) -> None:
         counts = self.ledger.counts()
-        self.progress.stage = stage
         self.progress.rejected, self.progress.failed = (counts.get(s, 0) for s in ("rejected", "failed"))
         self.progress.done = sum(standing_pairs(self.plan, split, self.ledger) for split in self.plan.splits)
-        self.watch(self.progress)
+        self.progress.show(stage, self.watch)
 
 
 def _summary(plan: Plan, ledger: Ledger, seconds: float, limited: bool, notices: list[str]) -> RunSummary:
