@@ -227,7 +227,8 @@ class Lead:
         """Write down a task whose pictures are written next, while this start has the lead."""
         self.require()
         keys = [one.name for one in fields(Outcome)]
-        content = {"task": task, "outcomes": [{k: getattr(o, k) for k in keys} for o in outcomes], "seconds": seconds}
+        lines = [{key: getattr(outcome, key) for key in keys} for outcome in outcomes]
+        content: dict[str, Any] = {"task": task, "outcomes": lines, "seconds": seconds}
         content |= {"replans": self.replans} if self.replans else {}
         self.store.write(self.task_path(task), json.dumps(content).encode())
 
