@@ -164,10 +164,11 @@ def markdown(result: dict[str, Any]) -> str:
         per = 1e6 * stage["seconds"] / run["candidates"]
         return f"{stage['seconds']:.1f} s, {per:,.0f} µs each, {stage['resident_mb']:,.0f} MB"
 
+    place = result["machine"]
     lines = [
         "# A plan of many candidates, without rendering",
         "",
-        f"{result['machine']}. One process leads and works; pairs are pictures of 8 × 8 pixels in shards of 512. Each "
+        f"{place['cpu']}, {place['cores']} cores, load {place['load_before']:.1f} before, Python {place['python']}. One process leads and works; pairs are pictures of 8 × 8 pixels in shards of 512. Each "
         "stage: seconds, microseconds for each candidate, largest resident memory. (copies): candidates are copies of "
         "some hundred.",
         "",
