@@ -168,9 +168,9 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# A plan of many candidates, without rendering",
         "",
-        f"{place['cpu']}, {place['cores']} cores, load {place['load_before']:.1f} before, Python {place['python']}. One process leads and works; pairs are pictures of 8 × 8 pixels in shards of 512. Each "
-        "stage: seconds, microseconds for each candidate, largest resident memory. (copies): candidates are copies of "
-        "some hundred.",
+        f"{place['cpu']}, {place['cores']} cores, load {place['load_before']:.1f} before, Python {place['python']}. "
+        "One process leads and works; pairs are pictures of 8 × 8 pixels in shards of 512. Each stage: seconds, "
+        "microseconds for each candidate, largest resident memory. (copies): candidates are copies of some hundred.",
         "",
         f"| stage | {' | '.join(head)} |",
         f"| --- |{' --- |' * len(runs)}",
