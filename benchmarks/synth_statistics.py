@@ -179,7 +179,7 @@ def draw(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
                 places = focus_places(depth)
                 focus.append((places, record["focus_m"]))
                 reach, ends = focus_draws.reach(places, plan.focus), (float(depth.min()), float(depth.max()))
-                said = safe_lenses(choice.table, plan, sharp.diagonal_px, ends, reach)
+                said = safe_lenses(choice.table.filled(sharp.diagonal_px), plan, ends, reach)
                 brute = np.array([thin[lens.name].safe(ends, reach, sharp.diagonal_px, plan) for lens in choice.lenses])
                 agree += int((said == brute).sum())
                 disagree += int((said != brute).sum())

@@ -102,8 +102,25 @@ def test_check_says_what_will_be_made(
     shown = capsys.readouterr().out
     assert "train: 6 pairs of 9 candidates, 4 images," in shown
     assert "test: 1 pairs of 2 candidates, 1 images, 1 lenses" in shown
+    assert re.search(r"largest blur radius of \d+ candidates, median [\d.]+ px", shown)
+    assert "█" in shown
+    assert "warning" not in shown
     assert " free" in shown
     assert not (tmp_path / "out").exists()
+
+
+def test_check_warns_of_pairs_that_are_nearly_sharp_and_of_empty_depth(
+    tmp_path: Path, photos: Path, photo_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    with np.load(photos / "p1.npz") as file:
+        depth = file["depth_m"].copy()
+    depth[: int(0.8 * len(depth))] = np.nan
+    np.savez(photos / "p1.npz", depth_m=depth)
+    file = write_plan(tmp_path / "plan.toml", photo_plan | {"sensor": {"pixel_um": 900.0}})  # a few pixels in all
+    assert run(["synth", "check", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"warning: half of the pairs will be blurred by less than 0\.\d+ px", shown)
+    assert re.search(r"warning: 1 of 6 depth maps are mostly empty \(p1\.\w+: (79|80)%\)", shown)
 
 
 # --- sources ---

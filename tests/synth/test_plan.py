@@ -6,15 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.io import savemat
 
 from defocus.cli import run
 from defocus.errors import DatasetError, PlanError
 from defocus.files.settings import settings_difference
 from defocus.files.stores import open_store
+from defocus.photo import encode
 from defocus.synth.ledger import Ledger
 from defocus.synth.lens_pool import LensPool
 from defocus.synth.metadata import PairStatistics, card_text
+from defocus.synth.pairs import plan_response
 from defocus.synth.places import (
     absolute_places,
     apart_from_places,
@@ -26,6 +30,7 @@ from defocus.synth.places import (
 )
 from defocus.synth.plan import load_plan, make_plan
 from defocus.synth.resume import Resumption
+from defocus.synth.sources import find_sources
 
 
 def message_of(settings: dict[str, Any]) -> str:
@@ -157,6 +162,67 @@ def test_init_writes_a_plan_that_is_one(tmp_path: Path, capsys: pytest.CaptureFi
     assert "is there already" in capsys.readouterr().err
     assert file.read_bytes() == before
     assert run(["synth", "init", str(file), "--force"]) == 0
+
+
+def dpdd_files(folder: Path, *names: str) -> None:
+    for name in names:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        if file.suffix == ".CR2":
+            file.with_suffix(".npz").touch()
+
+
+def test_the_papers_plan_takes_dpdds_own_split(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """RAW files as they are downloaded, sharp and blurred ones together; names of the pictures tell the rest."""
+    dpdd, file = tmp_path / "dpdd", tmp_path / "plan.toml"
+    dpdd_files(dpdd, *(f"indoor/1P0A{number:04d}.CR2" for number in range(890, 902)))
+    command = ["synth", "init", str(file), "--paper", "--dpdd", str(dpdd)]
+    assert run(command) == 2
+    assert "put the pictures (dd_dp_dataset_png) beside them" in capsys.readouterr().err
+    sharp = {"train_c": (890, 893, 896, 899), "val_c": (891,), "test_c": (897,)}
+    for part, numbers in sharp.items():
+        dpdd_files(dpdd / "png" / part, *(f"target/1P0A{n:04d}.png" for n in numbers))
+        dpdd_files(dpdd / "png" / part, *(f"source/1P0A{n + 1:04d}.png" for n in numbers))
+    assert run(command) == 0
+    plan = load_plan(file)
+    assert (plan.psf.kind, plan.psf.bands, plan.patch.size, plan.patch.kernel) == ("paper", "d", 384, 128)
+    assert [plan.split(s).pairs for s in plan.splits] == [40_000, 1_000, 1_000]
+    assert plan.sources[0].split_folder == dpdd / "png"
+    splits = dict(zip(plan.splits, sharp.values(), strict=True))
+    for seed in (0, 1):
+        found = find_sources(plan.model_copy(update={"seed": seed}))
+        for split, numbers in splits.items():
+            assert [source.name for source in found[split]] == [f"indoor/1P0A{n:04d}.CR2" for n in numbers]
+    # Without the names of the pictures nothing keeps test scenes out of training: refused.
+    source = {"kind": "raw", "folder": str(dpdd)}
+    with pytest.raises(PlanError, match=r"indoor/1P0A0890\.CR2 is named as DPDD's RAW files are.*split_folder"):
+        find_sources(make_plan({"sources": [source]}))
+    # Sorted into folders they need no list; what else a plan has is divided by fractions.
+    own = tmp_path / "sorted"
+    dpdd_files(own, "train_c_target/1P0A0890.CR2", "val_c/target/1P0A0891.CR2", "val_c/source/1P0A0892.CR2")
+    dpdd_files(own, "test_c_target/1P0A0897.CR2", *(f"mine/{k}.CR2" for k in range(10)))
+    found = find_sources(make_plan({"sources": [source | {"folder": str(own)}]}))
+    assert [len(found[split]) for split in ("train", "validation", "test")] == [1 + 7, 1 + 1, 1 + 2]
+    for split, name in zip(found, ("train_c_target/", "val_c/target/", "test_c_target/"), strict=True):
+        (own_name,) = (s.name for s in found[split] if "_c" in s.name)
+        assert own_name.startswith(name)
+
+
+def test_a_response_is_part_of_the_plan(tmp_path: Path) -> None:
+    """RSBlur's file beside the plan: eight coefficients of a polynomial. The plan keeps the curve, not the file."""
+    alpha = np.array([0.01, 4.0, -12.0, 24.0, -30.0, 22.0, -8.0, 1.01])
+    savemat(tmp_path / "curve.mat", {"alpha": alpha[:, None]})
+    (tmp_path / "plan.toml").write_text('[sensor]\nresponse = "curve.mat"\n')
+    plan = load_plan(tmp_path / "plan.toml")
+    (tmp_path / "curve.mat").unlink()
+    light = np.linspace(0.02, 1.0, 200, dtype=np.float32)
+    expected = np.clip(np.polynomial.polynomial.polyval(light, alpha), 0.0, 1.0)
+    for same in (plan, make_plan(plan.as_json())):
+        np.testing.assert_allclose(encode(light, plan_response(same)), np.maximum.accumulate(expected), atol=2e-3)
+    assert plan.fingerprint != make_plan({}).fingerprint
+    with pytest.raises(PlanError, match=r"sensor\.response.*curve\.mat"):
+        load_plan(tmp_path / "plan.toml")
 
 
 def test_a_folder_of_an_earlier_version_goes_on(tmp_path: Path) -> None:

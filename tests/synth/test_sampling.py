@@ -4,6 +4,7 @@ augmentation, sharpness, blur levels."""
 from __future__ import annotations
 
 import math
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,9 +20,11 @@ from defocus.files.randomness import generator
 from defocus.photo.isp import SensorColour
 from defocus.synth import focus_draws
 from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates
+from defocus.synth.check import draw_blur
 from defocus.synth.lens_pool import LensPool, PoolLens, divide, find_lenses, safe_lenses
-from defocus.synth.patches import fitting_place, sharpest, sharpness
-from defocus.synth.plan import Augment, Focus, Plan, make_plan
+from defocus.synth.patches import Place, cut_patch, fitting_place, sharpest, sharpness
+from defocus.synth.plan import Augment, Focus, Plan, make_plan, plan_template
+from defocus.synth.recipe import Recipe
 from defocus.synth.sources import Sharp, find_sources
 
 D_LINE_MM = 587.5618e-6
@@ -101,7 +104,7 @@ def test_the_filter_is_the_worst_over_all_focus_distances_and_depths(pool: LensP
     for near, far in ((0.1, 0.13), (0.5, 0.52), (0.4, 3.0), (1.0, 2.0), (2.0, 40.0), (3.0, 3.0), (10.0, 250.0)):
         depths = np.geomspace(near, far, 500)
         reach = focus_draws.reach(clusters(depths, plan.focus), plan.focus)
-        safe_rows = safe_lenses(choice.table, plan, diagonal, (near, far), reach)
+        safe_rows = safe_lenses(choice.table.filled(diagonal), plan, (near, far), reach)
         at = 1.0 / np.linspace(1.0 / near, 1.0 / far, 41)[:, None]
         focus = 1.0 / np.linspace(1.0 / reach[0], 1.0 / reach[1], 41)[None, :]
         for lens, safe in zip(choice.lenses, safe_rows, strict=True):
@@ -315,7 +318,7 @@ def test_lenses_are_drawn_evenly_from_the_safe_ones(pool: LensPool, photograph: 
     drawn = _drawn(plan, flat, pool, 400)
     reach = focus_draws.reach(clusters(np.array([2.0]), plan.focus), plan.focus)
     table = LensChoice.of(list(pool.lenses.values())).table
-    safe = safe_lenses(table, plan, math.hypot(80, 120), (2.0, 2.0), reach)
+    safe = safe_lenses(table.filled(math.hypot(80, 120)), plan, (2.0, 2.0), reach)
     names = [name for name, ok in zip(pool.lenses, safe, strict=True) if ok]
     assert len(names) >= 5
     counts = Counter(c["lens"] for c in drawn)
@@ -367,6 +370,50 @@ def test_levels_count_what_is_rendered(photograph: Sharp, pool: LensPool) -> Non
     plan = make_plan(SMALL | LARGE_BLUR | {"depth": {"mode": "single"}, "blur": levels})
     blur = _largest(_drawn(plan, photograph, pool, 60))
     assert np.mean((blur >= 0.35) & (blur <= 0.85)) > 0.85
+
+
+def test_the_single_depth_is_that_of_a_pixel_of_the_patch(photograph: Sharp, pool: LensPool) -> None:
+    """As published: one at random, wherever the patch lies and however it is turned; each candidate its own."""
+    plan = make_plan(SMALL | LARGE_BLUR | {"depth": {"mode": "single"}})
+    recipes = [Recipe.from_json(record) for record in _drawn(plan, photograph, pool, 40)]
+    for recipe in recipes[:12]:
+        _, depth = cut_patch(
+            photograph.linear, photograph.depth_m, Place.batch([recipe.placement]).row(0), size=plan.patch.size
+        )
+        depth = np.asarray(depth)
+        near, far = recipe.depth_m
+        column, row = generator(plan.seed, "train", recipe.index, "depth").integers(0, plan.patch.size, 2).tolist()
+        around = depth[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2]
+        assert recipe.single_m in around.astype(float)  # rounding may take the neighbour
+        assert near <= recipe.single_m <= far
+    parts = [(r.single_m - r.depth_m[0]) / max(r.depth_m[1] - r.depth_m[0], 1e-9) for r in recipes]
+    assert np.std(parts) > 0.15
+
+
+@pytest.mark.parametrize("sensor", [{"circle_px": 500.0}, {"pixel_um": 86.5}])
+def test_pixels_may_have_a_pitch_of_their_own(photograph: Sharp, pool: LensPool, sensor: dict[str, float]) -> None:
+    """The pitch of a recipe is the plan's, its blur is counted in such pixels, and limits hold for them."""
+    plan = make_plan(SMALL | LARGE_BLUR | {"sensor": sensor})
+    records = _drawn(plan, photograph, pool, 40)
+    assert records
+    for record in records:
+        lens = pool.lenses[record["lens"]]
+        pitch = sensor.get("pixel_um", 2e3 * lens.camera.image_radius_mm / 500.0)
+        assert record["pixel_um"] == pytest.approx(pitch)
+        radii = lens.camera_for(pitch, record["focus_m"]).circle_of_confusion_px(np.array(record["depth_m"]))
+        assert record["coc_px"] == pytest.approx(sorted(radii), abs=1e-6)
+        assert np.abs(radii).max() <= plan.coc_limit_px
+
+
+def test_the_template_teaches() -> None:
+    """Half of the pairs of the plan that `synth init` writes are blurred by 3 px or more."""
+    settings = tomllib.loads(plan_template("plan.toml"))
+    plan = make_plan(settings | {"lenses": settings["lenses"] | {"survey": False}})
+    sources = find_sources(plan)["train"]
+    blur, unsafe = draw_blur(plan, sources[:1], find_lenses(plan), lambda *_: None)
+    assert unsafe < 3
+    assert np.median(blur) >= 3.0
+    assert np.quantile(blur, 0.9) > 7.0
 
 
 # --- sharpness ---

@@ -28,12 +28,17 @@ FOLDER = typer.Argument(..., help="A folder of pairs.", metavar="FOLDER")
 @synth_app.command()
 def init(
     file: Path = typer.Argument(Path("plan.toml"), help="Where to write the plan."),
+    paper: bool = typer.Option(False, "--paper/--ours", help="The paper's data set, or a plan to begin with."),
+    dpdd: Path | None = typer.Option(None, "--dpdd", help="With --paper: folder of DPDD's RAW files."),
     force: bool = typer.Option(False, "--force", help="Overwrite a file that is there."),
 ) -> None:
-    """Write a commented plan that runs as it is."""
-    from ..synth.plan import plan_template
+    """Write a commented plan that runs as it is, or the one that makes the paper's data set."""
+    from ..synth.plan import paper_template, plan_template
 
-    write_new(file, plan_template(file.name), f"defocus synth check {file}", force=force)
+    if dpdd is not None and not paper:
+        raise DefocusError("--dpdd goes with --paper")
+    text = paper_template(file.name, dpdd) if paper else plan_template(file.name)
+    write_new(file, text, f"defocus synth check {file}", force=force)
 
 
 @synth_app.command()
@@ -234,6 +239,7 @@ def show_summary(summary: RunSummary) -> None:
 
 
 def _show_preview(preview: PlanPreview) -> None:
+    from ..synth.check import blur_bars
     from ..synth.metadata import bytes_text
 
     for split in preview.pairs:
@@ -243,7 +249,14 @@ def _show_preview(preview: PlanPreview) -> None:
         )
     free = "" if preview.bytes_free is None else f", {bytes_text(preview.bytes_free)} free"
     typer.echo(f"about {bytes_text(preview.bytes_needed)} of pictures{free}")
+    if preview.blur_px:
+        unsafe = f"; no lens is safe for {preview.unsafe} more" if preview.unsafe else ""
+        middle = sorted(preview.blur_px)[len(preview.blur_px) // 2]
+        typer.echo(f"largest blur radius of {len(preview.blur_px)} candidates, median {middle:.2g} px{unsafe}:")
+        typer.echo("\n".join(blur_bars(preview.blur_px)))
     for name, why in preview.rejected_lenses:
         typer.echo(f"lens left out: {name}: {why}")
     for problem in preview.problems:
         typer.echo(f"left out: {problem}")
+    for warning in preview.warnings:
+        typer.echo(f"warning: {warning}")

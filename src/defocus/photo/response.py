@@ -58,6 +58,7 @@ class Response(eqx.Module):
         return cls("table", xs.astype(np.float32), ys.astype(np.float32))
 
 
+POLYNOMIAL_POINTS = 257
 SRGB = Response.contrast(1.0)
 LINEAR = Response.power(1.0)
 
@@ -114,7 +115,12 @@ def parse_response(text: str) -> Response:
 
 
 def read_response(path: str | Path) -> Response:
-    """A table from a text file: two columns, linear light and display value, # begins a remark."""
+    """A table from a text file: two columns, linear light and display value, # begins a remark.
+
+    Or RSBlur's `a7r3_polynomial_alpha.mat`: the coefficients α₀ … α₇ of a polynomial in the light, cut to 0..1.
+    """
+    if Path(path).suffix.lower() == ".mat":
+        return _polynomial(Path(path))
     try:
         table = np.loadtxt(path, delimiter="," if "," in Path(path).read_text() else None, ndmin=2)
     except (ValueError, UnicodeDecodeError) as error:
@@ -123,5 +129,24 @@ def read_response(path: str | Path) -> Response:
         raise PhotoError(f"{table.shape[1]} columns; expected linear light and display value", file=path)
     try:
         return Response.table(table[:, 0], table[:, 1])
+    except PhotoError as error:
+        raise PhotoError(error.message, file=path) from error
+
+
+def _polynomial(path: Path) -> Response:
+    """The curve of a polynomial's coefficients, the constant first, as a table from black to white."""
+    from scipy.io import loadmat  # slow to import
+
+    try:
+        coefficients = np.asarray(loadmat(path)["alpha"], np.float64).ravel()
+    except Exception as error:  # a reader that did not expect what a damaged file holds
+        raise PhotoError(f"no MATLAB file with the coefficients alpha: {type(error).__name__}", file=path) from error
+    x = np.linspace(0.0, 1.0, POLYNOMIAL_POINTS)
+    y = np.clip(np.polynomial.polynomial.polyval(x, coefficients), 0.0, 1.0)
+    y[[0, -1]] = 0.0, 1.0
+    # Where it is cut, or dips, it goes on by a hair, so that every display value has its light.
+    rising = np.maximum.accumulate(y) + 2e-4 * x
+    try:
+        return Response.table(x, rising / rising[-1])
     except PhotoError as error:
         raise PhotoError(error.message, file=path) from error

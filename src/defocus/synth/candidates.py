@@ -20,7 +20,7 @@ from ..files.randomness import generator, seed_for
 from ..optics.paraxial import ParaxialCamera
 from . import focus_draws
 from .lens_pool import PoolLens, largest_coc_px, safe_lenses
-from .patches import PatchMeasures, Place, fitting_place, measure_patch, measure_patches
+from .patches import PatchMeasures, Place, depth_at, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName
 from .recipe import Outcome, Placement, Recipe, pair_id
 from .sources import Sharp
@@ -105,15 +105,23 @@ def _recipe(
     depths = (float(measures.nearest_m), float(measures.farthest_m))
     places = focus_draws.focus_places(depths, np.flatnonzero(measures.occupied), plan.focus)
     reach = focus_draws.reach(places, plan.focus)
-    safe = np.flatnonzero(safe_lenses(choice.table, plan, sharp.diagonal_px, depths, reach))
+    table = choice.table.filled(plan.sensor.pixels_across(choice.table.image_radius, sharp.diagonal_px))
+    safe = np.flatnonzero(safe_lenses(table, plan, depths, reach))
     if not len(safe):
         raise DefocusError(
             f"none of {len(choice.lenses)} lenses is safe: depths of {depths[0]:.3g} to {depths[1]:.3g} m blur all of "
             f"them by more than {plan.coc_limit_px:g} px or take more than {plan.limits.samples:g} samples"
         )
-    lens, distance = _lens_and_focus(plan, name, choice, safe, places, depths, sharp.diagonal_px)
-    camera = lens.camera.paraxial.filled(sharp.diagonal_px).focused(distance)
-    coc = camera.circle_of_confusion_px(np.array(_layer_depths(plan, depths)))
+    single_m = None
+    if plan.depth.mode == "single":
+        column, line = generator(*name, "depth").integers(0, plan.patch.size, 2).tolist()
+        single_m = depth_at(sharp.depth_m, placement, plan.patch.size, column, line)
+    rendered = depths if single_m is None else (single_m, single_m)
+    row, distance = _lens_and_focus(
+        plan, name, table, safe, places, depths if plan.blur.counts == "patch" else rendered
+    )
+    lens, camera = choice.lenses[row], jax.tree.map(lambda leaf: leaf[row], table).focused(distance)
+    coc = camera.circle_of_confusion_px(np.array(rendered))
     needed = math.ceil(abs(float(coc[1] - coc[0])) / plan.depth.step_px) + 2
     room = next((n for n in LAYER_ROOM if n >= needed), None)
     if room is None:
@@ -144,42 +152,32 @@ def _recipe(
         layers=room,
         saturation=power if plan.sensor.isp else 0.0,
         noise=(shot, read) if plan.sensor.isp else (0.0, 0.0),
+        single_m=single_m,
         sharpness=tuple(float(v) for v in measures.sharpness),
     )
-
-
-def _layer_depths(plan: Plan, depths: tuple[float, float]) -> tuple[float, float]:
-    """Nearest and farthest that are rendered: with one depth for the patch, the middle of its inverse depths."""
-    if plan.depth.mode == "layers":
-        return depths
-    middle = 2.0 / (1.0 / depths[0] + 1.0 / depths[1])
-    return middle, middle
 
 
 def _lens_and_focus(
     plan: Plan,
     name: tuple[int, str, int],
-    choice: LensChoice,
+    table: ParaxialCamera,
     safe: np.ndarray,
     places: np.ndarray,
     depths: tuple[float, float],
-    diagonal_px: float,
-) -> tuple[PoolLens, float]:
-    """A safe lens and a focus distance; with wanted blur levels, of many proposals the one nearest to the level."""
+) -> tuple[int, float]:
+    """The row of a safe lens and a focus distance; of many proposals the one nearest to a wanted blur level."""
     random = generator(*name, "lens")
 
     def propose() -> tuple[int, float]:
         return int(random.choice(safe)), focus_draws.draw_focus(places, plan.focus, random)
 
     if not plan.blur.levels_px:
-        row, distance = propose()
-        return choice.lenses[row], distance
+        return propose()
     weights = np.array(plan.blur.weights) / sum(plan.blur.weights)
     level = int(generator(*name, "blur").choice(len(weights), p=weights))
     low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
     target_px = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
     rows, distances = map(np.array, zip(*(propose() for _ in range(plan.blur.proposals)), strict=True))
-    counted = depths if plan.blur.counts == "patch" else _layer_depths(plan, depths)
-    largest = largest_coc_px(choice.table, rows, diagonal_px, counted, distances)
+    largest = largest_coc_px(table, rows, depths, distances)
     best = int(np.argmin(np.abs(largest - target_px)))
-    return choice.lenses[int(rows[best])], float(distances[best])
+    return int(rows[best]), float(distances[best])

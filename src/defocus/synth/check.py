@@ -1,18 +1,26 @@
-"""Before any work: are sources and lenses there, is there room on the disk, and what will be made."""
+"""Before any work: are sources and lenses there, is there room on the disk, and how blurred will the pairs be."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import DefocusError, PlanError
-from .lens_pool import find_lenses
-from .plan import PlanLike, SplitName, as_plan
-from .sources import find_sources, missing_depths, read_source
+from .candidates import LensChoice, draw_candidates
+from .lens_pool import LensPool, find_lenses
+from .plan import Plan, PlanLike, SplitName, as_plan
+from .sources import SourceName, find_sources, missing_depths, read_source
 
 BYTES_PER_PIXEL = {8: 2.0, 16: 5.5}  # of a picture as PNG, about
+DRAWN_PHOTOGRAPHS, DRAWN_PATCHES = 6, 24  # of which the preview draws candidates, and how many of each
+BLUR_EDGES_PX = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, np.inf)
+LEAST_BLUR_PX = 1.0  # median of the largest blur radius below which a network has little to learn from
+MOST_WITHOUT_DEPTH = 0.5
+BAR = 40  # characters
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,9 @@ class PlanPreview:
     candidates: dict[SplitName, int]
     rejected_lenses: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]  # files that will be left out, and why
+    blur_px: tuple[float, ...]  # largest blur radius of each candidate that was drawn to see; none unless read
+    unsafe: int  # of the candidates that were drawn, those for which no lens is safe
+    warnings: tuple[str, ...]
     bytes_needed: int
     bytes_free: int | None
 
@@ -40,11 +51,12 @@ def preview_plan(
     plan, progress = as_plan(plan), progress or (lambda *_: None)
     sources = find_sources(plan)
     unreadable: dict[str, str] = {}
+    empty: dict[str, float] = {}
     photographs = [s for group in sources.values() for s in group if s.photo is not None] if read else []
     for number, source in enumerate(photographs):
         progress("reading photographs", number / len(photographs))
         try:
-            read_source(source, plan)
+            empty[source.name] = read_source(source, plan).without_depth
         except DefocusError as error:
             unreadable[source.name] = str(error)
     for split, group in sources.items():
@@ -53,6 +65,8 @@ def preview_plan(
                 f"{split}: none of its {len(group)} photographs can be read, the first: {unreadable[group[0].name]}"
             )
     lenses = find_lenses(plan, lambda done, total: progress("surveying lenses", done / total))
+    fine = [source for source in sources[plan.splits[0]] if source.name not in unreadable]
+    blur, unsafe = draw_blur(plan, fine, lenses, progress) if read else ((), 0)
     pairs = {split: plan.split(split).pairs for split in plan.splits}
     pictures = sum(pairs.values()) * (4 if plan.sensor.dual_pixel else 2)
     return PlanPreview(
@@ -62,9 +76,61 @@ def preview_plan(
         candidates={split: plan.candidates(split) for split in plan.splits},
         rejected_lenses=lenses.rejected,
         problems=(*(f"{name}: no depth file" for name in missing_depths(plan)), *unreadable.values()),
+        blur_px=blur,
+        unsafe=unsafe,
+        warnings=(*_blur_warnings(blur), *_depth_warnings(empty)),
         bytes_needed=int(pictures * plan.patch.size**2 * BYTES_PER_PIXEL[plan.output.bits]),
         bytes_free=None if folder is None else _free_bytes(folder),
     )
+
+
+def draw_blur(
+    plan: Plan, sources: Sequence[SourceName], pool: LensPool, progress: Callable[[str, float], None]
+) -> tuple[tuple[float, ...], int]:
+    """The largest blur radii (pixels) of some candidates of the first split, and for how many no lens is safe."""
+    split = plan.splits[0]
+    choice = LensChoice.of([pool.lenses[name] for name in pool.of_split[split]])
+    some = sources[:: max(1, -(-len(sources) // DRAWN_PHOTOGRAPHS))]
+    blur: list[float] = []
+    for number, source in enumerate(some):
+        progress("drawing candidates", number / len(some))
+        numbers = range(number * DRAWN_PATCHES, (number + 1) * DRAWN_PATCHES)
+        outcomes = draw_candidates(plan, split, numbers, read_source(source, plan), choice)
+        blur += [max(map(abs, outcome.record["coc_px"])) for outcome in outcomes if outcome.record is not None]
+    return tuple(blur), len(some) * DRAWN_PATCHES - len(blur)
+
+
+def blur_bars(blur_px: Sequence[float]) -> list[str]:
+    """A histogram of blur radii (pixels) as lines of text."""
+    counts, _ = np.histogram(blur_px, BLUR_EDGES_PX)
+    last = int(np.flatnonzero(counts).max(initial=0))
+    lines = []
+    for low, high, count in zip(BLUR_EDGES_PX[: last + 1], BLUR_EDGES_PX[1:], counts, strict=False):
+        label = f"{low:g} to {high:g} px" if np.isfinite(high) else f"above {low:g} px"
+        bar = "█" * round(BAR * count / max(counts.max(), 1))
+        lines.append(f"{label:>12} {bar}{' ' if bar else ''}{count / len(blur_px):.0%}")
+    return lines
+
+
+def _blur_warnings(blur_px: Sequence[float]) -> list[str]:
+    median = float(np.median(blur_px)) if blur_px else np.inf
+    if median >= LEAST_BLUR_PX:
+        return []
+    return [
+        f"half of the pairs will be blurred by less than {median:.2g} px, nearly sharp: make pixels smaller "
+        "(sensor.circle_px or sensor.pixel_um), take faster lenses, or ask for more (blur.levels_px)"
+    ]
+
+
+def _depth_warnings(without_depth: Mapping[str, float]) -> list[str]:
+    poor = {name: part for name, part in without_depth.items() if part > MOST_WITHOUT_DEPTH}
+    if not poor:
+        return []
+    worst = max(poor, key=lambda name: poor[name])
+    return [
+        f"{len(poor)} of {len(without_depth)} depth maps are mostly empty ({worst}: {poor[worst]:.0%}); what is "
+        "missing takes the depth of the nearest pixel that has one"
+    ]
 
 
 def _free_bytes(folder: Path) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -106,16 +106,15 @@ def load_pool_lens(plan: Plan, name: str) -> PoolLens:
 def safe_lenses(
     table: ParaxialCamera,
     plan: Plan,
-    diagonal_px: float,
     depth_m: tuple[float, float],
     focus_m: tuple[float, float],
 ) -> Bool[np.ndarray, " lenses"]:
     """Which lenses keep within the limits for every focus distance in `focus_m`, over a patch of `depth_m`.
 
-    Both are (nearest, farthest); the photograph fills the image circle with `diagonal_px` pixels.
+    Both are (nearest, farthest); the cameras of the table have the pixels of the patch.
     """
     depth, focus = np.array(depth_m)[:, None], np.array(focus_m[::-1])[:, None]
-    cameras = table.filled(diagonal_px).focused(focus)
+    cameras = table.focused(focus)
     in_front = min(depth.min(), focus.min()) * 1e3 > table.data.front_focus
     radius, defocus = cameras.blur(depth)
     samples = PAPER_FACTOR * paper_bound(table.data.na, defocus, np.asarray(D_LINE_NM * 1e-6))
@@ -126,12 +125,11 @@ def safe_lenses(
 def largest_coc_px(
     table: ParaxialCamera,
     rows: Int[np.ndarray, " n"],
-    diagonal_px: float,
     depth_m: tuple[float, float],
     focus_m: Float[np.ndarray, " n"],
 ) -> Float[np.ndarray, " n"]:
     """The largest blur radius over a patch, for pairs of a lens (its row in the table) and a focus distance."""
-    cameras = jax.tree.map(lambda leaf: leaf[rows], table).filled(diagonal_px).focused(focus_m[None])
+    cameras = jax.tree.map(lambda leaf: leaf[rows], table).focused(focus_m[None])
     return np.abs(cameras.circle_of_confusion_px(np.array(depth_m)[:, None])).max(0)
 
 
@@ -198,10 +196,16 @@ def _survey(
             yield name, "; ".join(verdict.reasons)
 
 
-def divide(plan: Plan, names: list[str], what: Literal["lenses", "images"]) -> dict[SplitName, tuple[str, ...]]:
+def divide(
+    plan: Plan,
+    names: list[str],
+    what: Literal["lenses", "images"],
+    settled: Mapping[str, SplitName] | None = None,
+) -> dict[SplitName, tuple[str, ...]]:
     """Names for each split that has pairs, none in two: one seeded permutation, sliced; or as the plan names them.
 
-    Lenses that differ after an @, in their state, go together.
+    Lenses that differ after an @, in their state, go together. What is `settled` keeps its split unless the plan names
+    its own.
     """
 
     def group_of(name: str) -> str:
@@ -221,13 +225,15 @@ def divide(plan: Plan, names: list[str], what: Literal["lenses", "images"]) -> d
                     )
                 split_of[group] = split
     else:
-        order = [groups[i] for i in generator(plan.seed, "split", what).permutation(len(groups))]
+        split_of = dict(settled or {})
+        free = [group for group in groups if group not in split_of]
+        order = [free[i] for i in generator(plan.seed, "split", what).permutation(len(free))]
         fraction = "lens_fraction" if what == "lenses" else "image_fraction"
         fractions = {split: getattr(plan.split(split), fraction) for split in plan.splits}
         sharing = [split for split in plan.splits if fractions[split] > 0.0]
         ends = np.round(np.cumsum([fractions[split] for split in sharing]) * len(order)).astype(int)
         # Each split gets one at least, if there are enough.
-        for k in range(len(sharing)):
+        for k in range(len(sharing) if order else 0):
             least = ends[k - 1] + 1 if k else 1
             ends[k] = min(max(ends[k], least), len(order) - (len(sharing) - 1 - k))
         for start, end, split in zip([0, *ends[:-1]], ends, sharing, strict=True):

@@ -76,6 +76,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     "coc_high_px": ("number", "largest signed radius of the circle of confusion"),
     "largest_blur_px": ("number", "the larger of the two without its sign"),
     "offset_px": ("numbers", "by which the lens moves what is in focus, right and down; it was taken back"),
+    "single_m": ("number", "the one depth that is rendered; none where all of the patch are"),
     "layers": ("integer", "room for so many depth layers"),
     "layer_depth_m": ("numbers", "depths of the layers"),
     "layer_coc_px": ("numbers", "their signed blur radii"),

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, UInt
 from ..camera import Camera
 from ..errors import DatasetError
 from ..optics.paraxial import ParaxialCamera
-from ..photo import SRGB, Noise, SensorColour, encode, stack_colours
+from ..photo import Noise, Response, SensorColour, encode, parse_response, stack_colours
 from ..photo import synthesise_saturation as brighten
 from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
@@ -174,9 +174,12 @@ def _prepare(
     light, depth, target = (jnp.stack(leaves) for leaves in zip(*cuts, strict=True))
     paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(draft.camera.paraxial for draft in padded))
     power = np.array([draft.recipe.saturation for draft in padded], np.float32)
+    single = None
+    if plan.depth.mode == "single":
+        single = np.array([draft.recipe.single_m for draft in padded], np.float32)
     linear, coc, layers, target = _layered(
-        light, depth, target, paraxial, power, room=drafts[0].recipe.layers, step=plan.depth.step_px,
-        single=plan.depth.mode == "single", srgb=not plan.sensor.isp,
+        light, depth, target, paraxial, power, single, plan_response(plan), room=drafts[0].recipe.layers,
+        step=plan.depth.step_px, display=not plan.sensor.isp,
     )  # fmt: skip
     colour = stack_colours([draft.sharp.colour for draft in padded])
     return PatchBatch(drafts, linear, coc, layers, target, colour)
@@ -198,34 +201,44 @@ def patch_of(
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
 
 
-@partial(jax.jit, static_argnames=("room", "step", "single", "srgb"))
+def plan_response(plan: Plan) -> Response:
+    """The curve from light to display values."""
+    curve = plan.sensor.response
+    return parse_response(curve) if isinstance(curve, str) else Response.table(*zip(*curve, strict=True))
+
+
+@partial(jax.jit, static_argnames=("room", "step", "display"))
 def _layered(
     linear: Float[Array, "batch rows cols 3"],
     depth_m: Float[Array, "batch rows cols"],
     target: Float[Array, "batch rows cols 3"],
     paraxial: ParaxialCamera,
     power: Float[Array, " batch"],
+    single_m: Float[Array, " batch"] | None,
+    response: Response,
     *,
     room: int,
     step: float,
-    single: bool,
-    srgb: bool,
+    display: bool,
 ) -> tuple[Array, Array, Layers, Array]:
-    """Light with its highlights, signed blur radii, layers and target; without a sensor light is the sRGB picture."""
+    """Light with its highlights, signed blur radii, layers and target; with `display` light is the developed picture.
+
+    With `single_m` all of a patch has that depth.
+    """
 
     def shown(light: Array, power: Array) -> Array:
-        return encode(light, SRGB) if srgb else brighten(light, power)
+        return encode(light, response) if display else brighten(light, power)
 
     def one(
-        linear: Array, depth: Array, target: Array, paraxial: ParaxialCamera, power: Array
+        linear: Array, depth: Array, target: Array, paraxial: ParaxialCamera, power: Array, single: Array | None
     ) -> tuple[Array, Array, Layers, Array]:
-        if single:
-            depth = jnp.full_like(depth, 2.0 / (1.0 / depth.min() + 1.0 / depth.max()))
+        if single is not None:
+            depth = jnp.full_like(depth, single)
         coc = paraxial.circle_of_confusion_px(depth.astype(jnp.float64)).astype(jnp.float32)
         layers = quantise(coc, depth, layers=room, step_px=step)
         return shown(linear, power), coc, layers, shown(target, power)
 
-    return jax.vmap(one)(linear, depth_m, target, paraxial, power)
+    return jax.vmap(one)(linear, depth_m, target, paraxial, power, single_m)
 
 
 def _expose(
@@ -236,7 +249,7 @@ def _expose(
     recipes = [draft.recipe for draft in _padded(batch.drafts, at_once)]
     shot, read = (np.array([r.noise[k] for r in recipes], np.float32) for k in (0, 1))
     seeds = np.array([r.seed for r in recipes], np.uint32)
-    options = {"isp": plan.sensor.isp, "bits": plan.output.bits}
+    options = {"isp": plan.sensor.isp, "bits": plan.output.bits, "response": plan_response(plan)}
     layers = batch.layers.coc_px.shape[-1]
     out: dict[Role, Any] = {}
     fine: list[Array] = []
@@ -272,6 +285,7 @@ def _blurred(
     *,
     isp: bool,
     bits: int,
+    response: Response,
 ) -> tuple[Array, Array]:
     def one(
         linear: Array, coc: Array, layers: Layers, psfs: Array, colour: SensorColour, noise: Noise, seed: Array
@@ -280,16 +294,18 @@ def _blurred(
         finite = jnp.isfinite(picture).all()
         if not isp:
             return _whole(picture, bits), finite
-        _, developed = expose(picture, colour, SRGB, noise, noise_key(seed, number))
+        _, developed = expose(picture, colour, response, noise, noise_key(seed, number))
         return _whole(developed, bits), finite
 
     return _each(one)(linear, coc, layers, psfs, colour, noise, seeds)
 
 
 @partial(jax.jit, static_argnames=("isp", "bits"))
-def _sharp(linear: Float[Array, "batch rows cols 3"], colour: SensorColour, *, isp: bool, bits: int) -> Array:
+def _sharp(
+    linear: Float[Array, "batch rows cols 3"], colour: SensorColour, *, isp: bool, bits: int, response: Response
+) -> Array:
     def one(linear: Array, colour: SensorColour) -> Array:
-        return _whole(expose_sharp(linear, colour, SRGB) if isp else linear, bits)
+        return _whole(expose_sharp(linear, colour, response) if isp else linear, bits)
 
     return _each(one)(linear, colour)
 

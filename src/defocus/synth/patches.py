@@ -88,6 +88,15 @@ def fitting_place(
     return Placement((float(x), float(y)), rotation, float(scale), flip, exposure)
 
 
+def depth_at(depth_m: Float[np.ndarray, "rows cols"], placement: Placement, size: int, column: int, row: int) -> float:
+    """Depth of one pixel of a patch."""
+    u, v = ((-1.0 if placement.flip else 1.0) * (column - (size - 1) / 2.0), row - (size - 1) / 2.0)
+    cos, sin = (f(placement.rotation_rad) / placement.scale for f in (math.cos, math.sin))
+    x, y = placement.centre[0] + cos * u - sin * v, placement.centre[1] + sin * u + cos * v
+    rows, cols = depth_m.shape
+    return float(depth_m[min(max(round(y), 0), rows - 1), min(max(round(x), 0), cols - 1)])
+
+
 @partial(jax.jit, static_argnames=("size", "smaller"))
 def cut_patch(
     linear: Float[Array, "rows cols 3"],

@@ -50,7 +50,7 @@ def absolute_places(plan: PlanJson, folder: Path | None) -> PlanJson:
 def folders_of(plan: PlanJson) -> list[str]:
     """Folders of photographs and of lenses, and of depth where it has one of its own."""
     sources = plan.get("sources", ())
-    photos = [source["folder"] for source in sources if source.get("folder")]
+    photos = [source[key] for source in sources for key in ("folder", "split_folder") if source.get(key)]
     depths = [source["depth"] for source in sources if PurePath(source.get("depth", "")).is_absolute()]
     return [*photos, *depths, *plan.get("lenses", {}).get("folders", ())]
 
@@ -89,8 +89,9 @@ def _mapped(plan: PlanJson, of_folder: Callable[[str], str], of_depth: Callable[
     of_depth = of_depth or of_folder
     mapped = copy.deepcopy(plan)
     for source in mapped.get("sources", ()):
-        if source.get("folder"):
-            source["folder"] = of_folder(source["folder"])
+        for key in ("folder", "split_folder"):
+            if source.get(key):
+                source[key] = of_folder(source[key])
         if PurePath(source.get("depth", "")).is_absolute():
             source["depth"] = of_depth(source["depth"])
     if mapped.get("lenses", {}).get("folders"):

@@ -15,9 +15,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..errors import PlanError
+from ..errors import PhotoError, PlanError
 from ..files.settings import read_toml, validated
 from .places import without_places
 
@@ -39,6 +39,7 @@ class PhotoSource(PlanPart):
     depth: str = "{stem}.npz"  # next to the photograph, or a path with {stem} and {folder}
     depth_scale_m: float | None = Field(None, gt=0)  # metres of one unit, for depth as whole numbers (PNG)
     resize_depth: bool = True
+    split_folder: Path | None = None  # pictures of the same names in DPDD's train_c, val_c and test_c: their splits
     count: int = Field(24, ge=1, le=100_000)  # scenes
     names: tuple[str, ...] = ()  # scenes: which ones; empty: all
 
@@ -46,7 +47,7 @@ class PhotoSource(PlanPart):
     def _consistent(self) -> Self:
         if self.kind != "scenes" and self.folder is None:
             raise ValueError(f'kind = "{self.kind}" needs a folder')
-        if self.kind == "scenes" and self.folder is not None:
+        if self.kind == "scenes" and (self.folder is not None or self.split_folder is not None):
             raise ValueError('kind = "scenes" takes no folder; did you mean kind = "raw" or "rgb"?')
         try:
             fields = [field[1:] for field in Formatter().parse(self.depth) if field[1] is not None]
@@ -138,7 +139,7 @@ class DepthLayers(DistanceRange):
     """Depths that count, and the layers of equal blur that they are divided into."""
 
     nearest_m: float = Field(0.1, gt=0)
-    mode: Literal["layers", "single"] = "layers"  # "single": one depth for the whole patch (the paper's ablation)
+    mode: Literal["layers", "single"] = "layers"  # "single": that of a random pixel for the whole patch (its ablation)
     step_px: float = Field(1.0, gt=0.1, le=8)
 
 
@@ -189,7 +190,39 @@ class Sensor(PlanPart):
     isp: bool = True  # false: blurred as sRGB, without sensor and noise (the paper's ablation)
     noise: float = Field(1e-5, ge=0, le=1)  # reference of β₁ and of β₂ (a standard deviation); 0: none
     saturation: float = Field(4.0, ge=0)  # greatest power
+    # From light to display values: srgb, contrast:1.3, gamma:2.2, or a file, whose curve becomes part of the plan.
+    response: str | tuple[tuple[float, float], ...] = "srgb"
     dual_pixel: bool = False  # also what the left and the right half of each pixel see
+    # The pitch, or so many pixels across the image circle; without either the reduced photograph fills the circle.
+    pixel_um: float | None = Field(None, gt=0, le=1000)
+    circle_px: float | None = Field(None, ge=32, le=100_000)
+
+    @field_validator("response", mode="before")
+    @classmethod
+    def _with_curve(cls, response: Any) -> Any:
+        """A file's curve as points, so that a plan says by itself what it makes."""
+        if response == "srgb" or not isinstance(response, str):
+            return response
+        from ..photo.response import parse_response  # slow to import
+
+        try:
+            curve = parse_response(response)
+        except PhotoError as error:
+            raise ValueError(str(error)) from None
+        points = [(float(f"{x:.9g}"), float(f"{y:.9g}")) for x, y in zip(curve.x, curve.y, strict=True)]
+        return response if curve.kind != "table" else points
+
+    @model_validator(mode="after")
+    def _one_pitch(self) -> Self:
+        if self.pixel_um is not None and self.circle_px is not None:
+            raise ValueError("pixel_um and circle_px both decide the pixel pitch: give one of them")
+        return self
+
+    def pixels_across(self, image_radius_mm: Any, diagonal_px: float) -> Any:
+        """How many pixels are as long as the diameter of a lens's image circle."""
+        if self.pixel_um is not None:
+            return 2e3 * image_radius_mm / self.pixel_um
+        return diagonal_px if self.circle_px is None else self.circle_px
 
 
 class Select(PlanPart):
@@ -291,8 +324,17 @@ PlanLike = Plan | Mapping[str, Any] | str | Path  # a plan, its settings, or its
 def load_plan(path: str | Path) -> Plan:
     """Read and check a plan; folders in it are relative to the file. Raises `PlanError` that names the key."""
     path = Path(path)
-    plan, folder = make_plan(read_toml(path, PlanError), file=path), path.resolve().parent
-    sources = tuple(s.model_copy(update={"folder": folder / s.folder}) if s.folder else s for s in plan.sources)
+    settings, folder = read_toml(path, PlanError), path.resolve().parent
+    curve = settings["sensor"].get("response") if isinstance(settings.get("sensor"), dict) else None
+    if isinstance(curve, str) and (folder / curve).is_file():
+        settings["sensor"]["response"] = str(folder / curve)
+    plan = make_plan(settings, file=path)
+
+    def placed(source: PhotoSource) -> PhotoSource:
+        own = {name: getattr(source, name) for name in ("folder", "split_folder")}
+        return source.model_copy(update={name: folder / place for name, place in own.items() if place})
+
+    sources = tuple(map(placed, plan.sources))
     lenses = plan.lenses.model_copy(update={"folders": tuple(folder / own for own in plan.lenses.folders)})
     return plan.model_copy(update={"sources": sources, "lenses": lenses})
 
@@ -316,6 +358,31 @@ def as_plan(plan: PlanLike) -> Plan:
 def plan_template(name: str) -> str:
     """A commented plan to begin with; `name` is the file that it is written to."""
     return _plan_file("template.toml").replace("plan.toml", name)
+
+
+def paper_template(name: str, dpdd: Path | None = None) -> str:
+    """The plan of the paper's data set, of DPDD's RAW files in `dpdd`; `name` is the file that it is written to.
+
+    Raises `PlanError` where DPDD's own splits cannot be told: neither by its folders nor by its pictures.
+    """
+    text = _plan_file("paper.toml").replace("plan.toml", name)
+    if dpdd is None:
+        return text
+    if not dpdd.is_dir():
+        raise PlanError(f"{dpdd} is not a folder")
+    source = f"folder = {json.dumps(dpdd.absolute().as_posix())}"
+    raws = [path.relative_to(dpdd) for path in dpdd.rglob("*") if path.suffix.lower() == ".cr2"]
+    if not raws:
+        raise PlanError(f"{dpdd} has no RAW files (.CR2): DPDD offers them beside its pictures")
+    if not any(part.startswith("train_c") for path in raws for part in path.parts):
+        pictures = next((path.parent for path in sorted(dpdd.rglob("train_c")) if path.is_dir()), None)
+        if pictures is None:
+            raise PlanError(
+                f"{dpdd} has neither RAW files in folders train_c, val_c and test_c nor DPDD's pictures, whose folders "
+                "tell which scene is in which split: put the pictures (dd_dp_dataset_png) beside them"
+            )
+        source += f"\nsplit_folder = {json.dumps(pictures.absolute().as_posix())}"
+    return text.replace('folder = "DPDD"', source)
 
 
 def demo_plan() -> Plan:

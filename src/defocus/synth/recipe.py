@@ -61,6 +61,7 @@ class Recipe:
     saturation: float
     noise: tuple[float, float]  # shot: variance for each unit of light; read: standard deviation
     sharpness: tuple[float, ...] = ()
+    single_m: float | None = None  # the one depth that is rendered, where the plan asks for one
 
     @property
     def placement(self) -> Placement:

@@ -7,10 +7,11 @@ to the plan's range. A photograph in portrait format is turned, so that all have
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from threading import Lock
 
 import numpy as np
@@ -25,6 +26,8 @@ from .lens_pool import divide
 from .plan import PhotoSource, Plan, SplitName
 
 CACHE_SIZE = 8  # photographs that a worker holds
+DPDD_SPLITS: dict[str, SplitName] = {"train_c": "train", "val_c": "validation", "test_c": "test"}
+DPDD_RAW = re.compile(r"1P0A(0[89]|1\d|2[0-5])\d\d\.CR2", re.IGNORECASE)  # from 1P0A0890 to 1P0A2544
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class SourceName:
     depth: Path | None = None
     resize_depth: bool = True
     depth_scale_m: float | None = None
+    split: SplitName | None = None  # of DPDD's photographs, their own
 
     def sha256(self) -> str:
         """Sum of the bytes of the photograph and its depth, as the records have it."""
@@ -56,6 +60,7 @@ class Sharp:
     depth_m: Float[np.ndarray, "rows cols"]
     colour: SensorColour
     notes: tuple[str, ...]
+    without_depth: float = 0.0  # part of the pixels whose depth was filled in
 
     @property
     def diagonal_px(self) -> float:
@@ -71,7 +76,15 @@ def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
             if one.name in by_name:
                 raise PlanError(f"sources.{number}: {one.name} is there twice")
             by_name[one.name] = one
-    division = divide(plan, sorted(by_name), "images")
+    settled = {one.name: one.split for one in by_name.values() if one.split is not None}
+    named = any(plan.split(split).images for split in plan.splits)
+    for one in () if named or len(plan.splits) == 1 else by_name.values():
+        if one.split is None and DPDD_RAW.fullmatch(PurePath(one.name).name):
+            raise PlanError(
+                f"sources: {one.name} is named as DPDD's RAW files are, whose test scenes must not be trained on: set "
+                "split_folder to DPDD's pictures (the folder with train_c, val_c and test_c), or name images of splits"
+            )
+    division = divide(plan, sorted(by_name), "images", settled)
     return {split: tuple(by_name[name] for name in names) for split, names in division.items()}
 
 
@@ -144,7 +157,37 @@ def _files(source: PhotoSource, number: int) -> list[SourceName]:
         why = f"; {photos[0][1]} is missing, for one" if photos else f" ({', '.join(suffixes)})"
         raise PlanError(f"sources.{number}.folder: no photograph with depth in {folder}{why}")
     options = source.resize_depth, source.depth_scale_m
-    return [SourceName(p.relative_to(folder).as_posix(), source.kind, p, d, *options) for p, d in pairs]
+    splits = None if source.split_folder is None else _listed_splits(source.split_folder, number)
+    sources: list[SourceName] = []
+    for photo, depth in pairs:
+        name = photo.relative_to(folder).as_posix()
+        split = dpdd_split(name) if splits is None else splits.get(photo.stem)
+        if splits is None or split is not None:
+            sources.append(SourceName(name, source.kind, photo, depth, *options, split))
+    if not sources:
+        raise PlanError(f"sources.{number}.split_folder: no picture in it has the name of a photograph in {folder}")
+    return sources
+
+
+def dpdd_split(name: str) -> SplitName | None:
+    """The split of a photograph in DPDD's folders (train_c, val_c, test_c, also with _target), by its path."""
+    splits = (DPDD_SPLITS.get(part.removesuffix("_target")) for part in PurePath(name).parts)
+    return next((split for split in splits if split is not None), None)
+
+
+def _listed_splits(folder: Path, number: int) -> dict[str, SplitName]:
+    """The split of each of DPDD's sharp pictures by its name without suffix."""
+    pictures = (p.relative_to(folder) for p in folder.rglob("*") if p.suffix.lower() in (*PICTURES, *RAW_SUFFIXES))
+    splits = {p.stem: dpdd_split(p.as_posix()) for p in pictures if _is_sharp(p)}
+    listed = {stem: split for stem, split in splits.items() if split is not None}
+    if not listed:
+        raise PlanError(f"sources.{number}.split_folder: no pictures in train_c, val_c or test_c of {folder}")
+    return listed
+
+
+def _is_sharp(path: PurePath) -> bool:
+    """Whether a picture in DPDD's folders is not one of its blurred ones."""
+    return dpdd_split(path.as_posix()) is None or not {"source", "l_view", "r_view", "left", "right"} & set(path.parts)
 
 
 def missing_depths(plan: Plan) -> list[str]:
@@ -162,7 +205,9 @@ def _photos(source: PhotoSource) -> list[tuple[Path, Path]]:
         depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
         pairs.append((photo, depth))
     maps = {depth for _, depth in pairs}  # some may lie among the pictures
-    return [(photo, depth) for photo, depth in pairs if photo not in maps]
+    return [
+        (photo, depth) for photo, depth in pairs if photo not in maps and _is_sharp(photo.relative_to(source.folder))
+    ]
 
 
 def _make_scene(source: SourceName, plan: Plan) -> Sharp:
@@ -194,7 +239,7 @@ def _read_files(source: SourceName, plan: Plan) -> Sharp:
     colour = photo.colour if photo.colour is not None else SensorColour.make()
     return Sharp(
         source.name, source.kind, source.sha256(), np.ascontiguousarray(linear, np.float32),
-        _clipped(metres, plan), colour, (*photo.notes, *depth.notes),
+        _clipped(metres, plan), colour, (*photo.notes, *depth.notes), float(depth.filled.mean()),
     )  # fmt: skip
 
 
