@@ -2,11 +2,12 @@
 
     python benchmarks/same_bytes.py OUT_FOLDER [--pairs N] [--kills N] [--patch N] [--quick]
 
-Every run is `defocus synth run` in a process of its own; the two folders share no compiled programs, so that whatever
-the compiler measures and chooses is chosen twice. The second folder's runs are ended by SIGKILL, the first as soon as a
-few pairs are done and the others likewise, then the last one is left alone. Compared are the sums of all files but the
-ledger (which tells the runs and their times). Pictures that differ are compared value by value. Writes
-same_bytes_gpu.json and .md, or same_bytes_cpu.
+Every run is `defocus synth run` in a process of its own. A second folder's runs are ended by SIGKILL, the first as soon
+as a few pairs are done and the others likewise, then the last one is left alone; they use the programs that the first
+folder's run compiled and kept, as runs on one machine do. A third folder is made the same way without these programs,
+as on another machine: whatever the compiler measures and chooses is chosen again. Compared with the first are the sums
+of all files but the ledger (which tells the runs and their times); pictures that differ are compared value by value.
+Writes same_bytes_gpu.json and .md, or same_bytes_cpu.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from PIL import Image
 
 from machine import machine
 
+FOLDERS = {"with the kept programs": "programs", "with programs of their own": "own programs"}
 PLAN = """
 name = "same bytes"
 seed = 5
@@ -55,9 +57,9 @@ bands = "rgb"
 """
 
 
-def start(plan: Path, out: Path) -> subprocess.Popen[bytes]:
+def start(plan: Path, out: Path, programs: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "defocus", "synth", "run", str(plan), "--out", str(out), "--workers", "1"]
-    environment = os.environ | {"DEFOCUS_CACHE": str(out.with_suffix(".programs"))}
+    environment = os.environ | {"DEFOCUS_CACHE": str(programs)}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -85,11 +87,11 @@ def sums(out: Path) -> dict[str, str]:
     }
 
 
-def kill_and_resume(plan: Path, out: Path, pairs: int, kills: int) -> list[int]:
+def kill_and_resume(plan: Path, out: Path, programs: Path, pairs: int, kills: int) -> list[int]:
     """Pairs that were done at each kill."""
     rng, done = random.Random(7), []
     for k in range(kills):
-        process = start(plan, out)
+        process = start(plan, out, programs)
         wanted = round(pairs * (k + 0.3 + 0.4 * rng.random()) / (kills + 1))
         while process.poll() is None and pairs_done(out) < wanted:
             time.sleep(0.05)
@@ -97,8 +99,21 @@ def kill_and_resume(plan: Path, out: Path, pairs: int, kills: int) -> list[int]:
         process.communicate()
         done.append(pairs_done(out))
         print(f"killed at {done[-1]} of {pairs} pairs", flush=True)
-    finish(start(plan, out))
+    finish(start(plan, out, programs))
     return done
+
+
+def compare(whole: Path, other: Path) -> dict[str, Any]:
+    """Which files of two folders differ, and how much pictures do."""
+    first, second = sums(whole), sums(other)
+    differing = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+    pictures = [n for n in differing if n.endswith(".png") and n in first and n in second]
+    return {
+        "differing": len(differing),
+        "differing_by_folder": dict(Counter(n.rpartition("/")[0] or "." for n in differing)),
+        "differing_files": differing[:40],
+        "pictures": {n: difference(whole / n, other / n) for n in pictures},
+    }
 
 
 def difference(first: Path, second: Path) -> dict[str, Any]:
@@ -121,28 +136,23 @@ def main() -> None:
         folder = Path(scratch)
         plan = folder / "plan.toml"
         plan.write_text(PLAN.format(pairs=options.pairs, patch=options.patch))
+        whole = folder / "whole"
         begin = time.perf_counter()
-        finish(start(plan, folder / "whole"))
-        whole_s = time.perf_counter() - begin
-        print(f"undisturbed: {whole_s:.0f} s", flush=True)
-        begin = time.perf_counter()
-        kills = kill_and_resume(plan, folder / "killed", options.pairs, options.kills)
-        killed_s = time.perf_counter() - begin
-        first, second = sums(folder / "whole"), sums(folder / "killed")
-        differing = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
-        pictures = [n for n in differing if n.endswith(".png") and n in first and n in second]
-        result = {
+        finish(start(plan, whole, folder / "programs"))
+        result: dict[str, Any] = {
             "machine": machine(),
             "device": device(),
-            "pairs": pairs_done(folder / "whole"),
-            "files": len(first),
-            "killed_at": kills,
-            "seconds": {"undisturbed": round(whole_s, 1), "killed": round(killed_s, 1)},
-            "differing_files": differing[:40],
-            "differing": len(differing),
-            "differing_by_folder": dict(Counter(n.rpartition("/")[0] or "." for n in differing)),
-            "pictures": {n: difference(folder / "whole" / n, folder / "killed" / n) for n in pictures},
+            "pairs": pairs_done(whole),
+            "files": len(sums(whole)),
+            "seconds": round(time.perf_counter() - begin, 1),
+            "folders": {},
         }
+        print(f"undisturbed: {result['seconds']} s", flush=True)
+        for name, programs in FOLDERS.items():
+            out, begin = folder / programs.replace(" ", "-"), time.perf_counter()
+            kills = kill_and_resume(plan, out, folder / programs, options.pairs, options.kills)
+            seconds = round(time.perf_counter() - begin, 1)
+            result["folders"][name] = {"killed_at": kills, "seconds": seconds, **compare(whole, out)}
     where = "cpu" if result["device"] == "cpu" else "gpu"
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"same_bytes_{where}.json").write_text(json.dumps(result, indent=1) + "\n")
@@ -157,20 +167,24 @@ def device() -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    verdict = "all of them equal" if not result["differing"] else f"{result['differing']} differ"
     lines = [
         f"# One plan, undisturbed and killed ({result['device']})",
         "",
-        f"{result['machine']}. {result['pairs']} pairs; killed when {', '.join(map(str, result['killed_at']))} were "
-        f"done, then finished. {result['files']} files compared by their sha256: **{verdict}**. Undisturbed "
-        f"{result['seconds']['undisturbed']} s, killed and resumed {result['seconds']['killed']} s.",
+        f"{result['machine']}. {result['pairs']} pairs, undisturbed in {result['seconds']} s; {result['files']} files, "
+        "compared by their sha256 with those of runs that were killed and resumed.",
+        "",
+        "| runs that were killed | pairs done at the kills | s | files that differ | values that differ | by at most |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    if result["pictures"]:
-        lines += ["", "| picture | values | that differ | by at most |", "| --- | --- | --- | --- |"]
-        worst = sorted(result["pictures"].items(), key=lambda one: -one[1]["differ"])[:20]
-        lines += [f"| {n} | {d['values']} | {d['differ']} | {d['most']} |" for n, d in worst]
-        folders = result["differing_by_folder"]
-        lines += ["", f"The worst of {len(result['pictures'])} pictures that differ; files by folder: {folders}."]
+    for name, one in result["folders"].items():
+        pictures = one["pictures"].values()
+        values, differ = sum(p["values"] for p in pictures), sum(p["differ"] for p in pictures)
+        share = f"{differ} of {values} in {len(pictures)} pictures" if pictures else "none"
+        most = max((p["most"] for p in pictures), default=0)
+        killed = ", ".join(map(str, one["killed_at"]))
+        lines.append(f"| {name} | {killed} | {one['seconds']} | {one['differing']} | {share} | {most} |")
+        if one["differing"]:
+            lines[2] += f" Differing files by folder, {name}: {one['differing_by_folder']}."
     return "\n".join(lines) + "\n"
 
 

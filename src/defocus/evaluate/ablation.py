@@ -52,6 +52,7 @@ class Variant:
 VARIANTS = (
     Variant("full", "full synthesis", {}),
     Variant("gaussian", "Gaussian PSFs", {"psf": {"kind": "gaussian"}}),
+    Variant("paper", "the paper's PSFs", {"psf": {"kind": "paper"}}),
     Variant("no-isp", "no ISP, no noise", {"sensor": {"isp": False}}),
     # Blur levels, where a plan has them, count as in the full synthesis: they choose lens and focus.
     Variant("single-depth", "one depth", {"depth": {"mode": "single"}, "blur": {"counts": "patch"}}),

@@ -58,11 +58,16 @@ def open_radius(traced: Trace, moved: Moved, centre: Float[Array, "3"], pupil: F
     fixed = jax.lax.stop_gradient((traced, moved, centre, radii))
 
     def least(radius: Float[Array, ""]) -> Float[Array, ""]:
-        area = stretch_on_sphere(*fixed[:3], radius)
-        return jnp.min(area / jnp.median(area))
+        return least_stretch(stretch_on_sphere(*fixed[:3], radius))
 
     apart = jax.vmap(least)(fixed[3])
     return radii[jnp.where(jnp.any(apart > APART), jnp.argmax(apart > APART), jnp.argmax(apart))]
+
+
+def least_stretch(stretch: Float[Array, " rays"]) -> Float[Array, ""]:
+    """The least ds_x ds_y / dA over the median: a judgement, without derivatives."""
+    stretch = jax.lax.stop_gradient(stretch)
+    return jnp.min(stretch / jnp.median(stretch))
 
 
 def stretch_on_sphere(

@@ -8,6 +8,8 @@ gradient, and its clipping is +inf.
 
 from __future__ import annotations
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -74,6 +76,9 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         jnp.zeros((2, count)),
     )
 
+    # Gradients compute a crossing again on their way back: its two hundred intermediate arrays, kept for each surface,
+    # would make their program four times as large and four times as slow.
+    @partial(jax.checkpoint, prevent_cse=False)
     def cross(carry, surface):  # type: ignore[no-untyped-def]
         position, direction, path, alive, worst, worst_at, at_stop = carry
         shape, thickness, semi_diameter, index, next_index, number = surface

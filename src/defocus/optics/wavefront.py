@@ -36,11 +36,11 @@ from jaxtyping import Array, Bool, Float
 from .focus import meeting_point
 from .paraxial import FirstOrder, first_order
 from .pupil import ChiefRay, launch
-from .reference_sphere import Moved, on_sphere, open_radius, stretch_on_sphere, trace_differentials
+from .reference_sphere import Moved, least_stretch, on_sphere, open_radius, stretch_on_sphere, trace_differentials
 from .rim import Iris, Rim, find_rim
 from .system import System
 from .trace import Trace, to_plane, trace
-from .zernike import basis, cosine_modes
+from .zernike import basis
 
 DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the meridian
 AMPLITUDE_DEGREE = 8
@@ -173,7 +173,7 @@ def find_wavefront(
         chief,
         wavelength / system.index[-1],
         bend=1.0 / radius,
-        apart=jnp.min(stretch / jnp.median(stretch)),
+        apart=least_stretch(stretch),
         edge=table,
     )
 
@@ -205,7 +205,7 @@ def fit_wavefront(
     u, v = (s[:2] - centre[:, None]) / radius
     phase, residual = zernike_fit(u, v, (w - jnp.mean(w)) / wavelength, rays.weight, DEGREE)
     # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
-    strength = jnp.minimum(strength, STRONGEST * jnp.median(strength))
+    strength = jnp.minimum(strength, STRONGEST * jnp.median(jax.lax.stop_gradient(strength)))
     amplitude, _ = zernike_fit(u, v, strength, rays.weight, AMPLITUDE_DEGREE)
     if edge is None:
         edge = jnp.concatenate([own_edge, own_edge * jnp.array([[-1.0], [1.0]])], axis=1)
@@ -261,7 +261,11 @@ def _weights(rim: Rim) -> Float[Array, " rays"]:
 def _extent(
     hits: Float[Array, "2 rays"], weight: Float[Array, " rays"]
 ) -> tuple[Float[Array, "2 2"], Float[Array, ""]]:
-    """How far the rays of the whole pupil reach on the sensor, and the radius about their mean that holds half."""
+    """How far the rays of the whole pupil reach on the sensor, and the radius about their mean that holds half.
+
+    They say how finely to sample, and have no derivatives.
+    """
+    hits, weight = jax.lax.stop_gradient((hits, weight))
     reach = jnp.max(jnp.abs(hits[0]))
     low, high = jnp.min(hits[1]), jnp.max(hits[1])
     share = weight / jnp.sum(weight)
@@ -304,13 +308,30 @@ def zernike_fit(
     """
     b = basis(u, v, degree)
     root = jnp.sqrt(weight / jnp.sum(weight))
-    a, target = b * root[:, None], values * root
-    gram = a.T @ a
-    gram = gram + RIDGE * jnp.trace(gram) * jnp.eye(len(cosine_modes(degree)))
-    factor = jax.scipy.linalg.cho_factor(gram)
-    coefficients = jax.scipy.linalg.cho_solve(factor, a.T @ target)
-    coefficients = coefficients + jax.scipy.linalg.cho_solve(factor, a.T @ (target - a @ coefficients))
+    coefficients = _least_squares(b * root[:, None], values * root)
     return coefficients, values - b @ coefficients
+
+
+@jax.custom_jvp
+def _least_squares(a: Float[Array, "rays modes"], target: Float[Array, " rays"]) -> Float[Array, " modes"]:
+    solve = _normal_solver(a)
+    coefficients = solve(a.T @ target)
+    return coefficients + solve(a.T @ (target - a @ coefficients))
+
+
+@_least_squares.defjvp
+def _least_squares_derivative(primals, tangents):  # type: ignore[no-untyped-def]
+    """Aᵀ(A c − t) = 0 stays: no derivative of the factors is needed."""
+    (a, target), (moved, change) = primals, tangents
+    coefficients = _least_squares(a, target)
+    residual = target - a @ coefficients
+    return coefficients, _normal_solver(a)(a.T @ (change - moved @ coefficients) + moved.T @ residual)
+
+
+def _normal_solver(a: Float[Array, "rays modes"]) -> Callable[[Float[Array, " modes"]], Float[Array, " modes"]]:
+    gram = a.T @ a
+    factor = jax.scipy.linalg.cho_factor(gram + RIDGE * jnp.trace(gram) * jnp.eye(len(gram)))
+    return lambda right: jax.scipy.linalg.cho_solve(factor, right)
 
 
 def rim_angles() -> Float[Array, " table"]:

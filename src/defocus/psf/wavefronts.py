@@ -201,7 +201,11 @@ def point_wavefronts(
     data = pose.data
 
     def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, PupilFunction]:
-        coloured = eqx.tree_at(lambda s: s.index, system, index)
+        # What does not depend on the wavelength would be taken out of the loop for the gradient, surface by surface.
+        own, index, wavelength = jax.lax.optimization_barrier(  # type: ignore[no-untyped-call]
+            (system, index, wavelength)
+        )
+        coloured = eqx.tree_at(lambda s: s.index, own, index)
         wavefront = find(coloured, pose, point, wavelength)
         return wavefront, turn(wavefront, point.azimuth)
 
