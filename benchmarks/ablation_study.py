@@ -1,6 +1,6 @@
 """The paper's ablation at a small scale, on one GPU: what each part of the synthesis is worth to a small network.
 
-    python benchmarks/ablation_study.py WORK data               # photographs, then the four sets of pairs
+    python benchmarks/ablation_study.py WORK data               # photographs, then the five sets of pairs
     python benchmarks/ablation_study.py WORK train --steps N    # all trainings side by side
     python benchmarks/ablation_study.py WORK judge --results F  # tables and figures; JSON and Markdown to F
 
@@ -42,12 +42,13 @@ TRAINING = ("batch=16", "crop=128", "compute.precision=bf16", "validation.every=
 
 def study_of(given: argparse.Namespace) -> Any:
     from defocus.evaluate import AblationStudy
+    from defocus.evaluate.ablation import PAPER_PSF, VARIANTS
     from defocus.restore.config import TrainConfig
     from defocus.synth.plan import make_plan
 
     plan = make_plan(PLAN | {"sources": [{"kind": "rgb", "folder": str(given.work / "photos")}]})
     config = TrainConfig.from_toml("nafnet-small", (*TRAINING, f"steps={given.steps}", *given.changes))
-    return AblationStudy(plan, config, given.work / STUDY, given.seeds)
+    return AblationStudy(plan, config, given.work / STUDY, given.seeds, variants=(*VARIANTS, PAPER_PSF))
 
 
 def make_data(given: argparse.Namespace) -> None:
@@ -70,15 +71,13 @@ def make_data(given: argparse.Namespace) -> None:
 
 def train_all(given: argparse.Namespace) -> None:
     """A process for each: a small network leaves a large GPU idle most of the time."""
-    from defocus.evaluate.ablation import VARIANTS
-
     start = time.perf_counter()
     own = [sys.executable, __file__, str(given.work), "train-one", "--steps", str(given.steps)]
     own += [part for change in given.changes for part in ("--set", change)]
     running = {
         f"{variant.name}-{seed}": subprocess.Popen([*own, "--variant", variant.name, "--seeds", str(seed)])
         for seed in given.seeds
-        for variant in VARIANTS
+        for variant in study_of(given).variants
     }
     codes = {name: process.wait() for name, process in running.items()}
     print(f"trained in {time.perf_counter() - start:.0f} s, exit codes {codes}", flush=True)
@@ -87,11 +86,10 @@ def train_all(given: argparse.Namespace) -> None:
 
 
 def train_one(given: argparse.Namespace) -> None:
-    from defocus.evaluate.ablation import VARIANTS
-
+    study = study_of(given)
     (seed,) = given.seeds
     name = f"{given.variant}-{seed}"
-    variant = next(v for v in VARIANTS if v.name == given.variant)
+    variant = next(v for v in study.variants if v.name == given.variant)
     last = [time.monotonic()]
 
     def show(_title: str, state: Any) -> None:
@@ -100,16 +98,16 @@ def train_one(given: argparse.Namespace) -> None:
             speed = state.steps_per_s or 0.0
             print(f"{name}: step {state.step}, loss {state.loss}, {state.psnr} dB, {speed:.1f}/s", flush=True)
 
-    study_of(given).train_variant(variant, seed, show)
+    study.train_variant(variant, seed, show)
 
 
 def judge(given: argparse.Namespace) -> None:
     import torch
 
-    from defocus.evaluate.ablation import CURVES, JUDGED, LAST, VARIANTS
+    from defocus.evaluate.ablation import CURVES, JUDGED, LAST
 
     work, results, study = given.work / STUDY, given.results, study_of(given)
-    weights = {(v.name, seed): study.run_folder(v, seed) / LAST for seed in given.seeds for v in VARIANTS}
+    weights = {(v.name, seed): study.run_folder(v, seed) / LAST for seed in given.seeds for v in study.variants}
     missing = [str(file) for file in weights.values() if not file.is_file()]
     if missing:
         sys.exit(f"not trained yet: {', '.join(missing)}")
@@ -136,9 +134,7 @@ def judge(given: argparse.Namespace) -> None:
 
 
 def named(given: argparse.Namespace) -> list[tuple[str, Any, int]]:
-    from defocus.evaluate.ablation import VARIANTS
-
-    return [(f"{v.name}-{seed}", v, seed) for seed in given.seeds for v in VARIANTS]
+    return [(f"{v.name}-{seed}", v, seed) for seed in given.seeds for v in study_of(given).variants]
 
 
 def one_csv(files: dict[str, Path], kind: str, results: Path) -> None:

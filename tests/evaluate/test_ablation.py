@@ -12,7 +12,16 @@ from PIL import Image
 from defocus.cli import run
 from defocus.cli.progress import ProgressBar, show_synthesis, show_training
 from defocus.errors import ConfigError, DatasetError
-from defocus.evaluate.ablation import CURVES, DATA, VARIANTS, Ablation, AblationStudy, run_ablation, variant_plan
+from defocus.evaluate.ablation import (
+    CURVES,
+    DATA,
+    VARIANTS,
+    Ablation,
+    AblationStudy,
+    run_ablation,
+    variant_plan,
+    variants_of,
+)
 from defocus.evaluate.figures import draw_levels
 from defocus.evaluate.results import PictureRecord, Results
 from defocus.files.ownership import OwnedFolder
@@ -65,14 +74,17 @@ def test_variants_change_one_thing() -> None:
             for line in settings_difference(plan.as_json(), variant_plan(plan, variant).as_json())
             if not line.startswith(("name", "validation.pairs", "test.pairs"))
         ]
-        for variant in VARIANTS
+        for variant in variants_of(["gaussian", "no-isp", "single-depth", "paper"])
     }
     assert changed == {
         "full": [],
         "gaussian": ['psf.kind: "disk" -> "gaussian"'],
         "no-isp": ["sensor.isp: true -> false"],
         "single-depth": ['depth.mode: "layers" -> "single"', 'blur.counts: "rendered" -> "patch"'],
+        "paper": ['psf.kind: "disk" -> "paper"'],
     }
+    with pytest.raises(ConfigError, match="variant 'papr'; expected some of full, gaussian"):
+        variants_of(["papr"])
 
 
 def test_same_patches_blurred_in_other_ways(ablation: tuple[Path, Ablation]) -> None:

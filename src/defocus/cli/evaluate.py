@@ -226,6 +226,9 @@ def ablate(
         None, "--photographs", help="Real photographs to restore; needs a metric without truth."
     ),
     metrics: str = typer.Option("psnr,ssim", "--metrics", help="Measures, such as psnr,ssim,niqe."),
+    variants: str = typer.Option(
+        "full,gaussian,no-isp,single-depth", "--variants", help="Which to make; 'paper' has the paper's own PSFs."
+    ),
     workers: int = typer.Option(1, "--workers", min=1, help="Processes that make the pairs."),
 ) -> None:
     """Make the paper's four variants of a plan with the same patches, train a network on each, and compare them.
@@ -235,7 +238,7 @@ def ablate(
     from ..synth.engines import leave_room
 
     leave_room()  # JAX and PyTorch share the GPU
-    from ..evaluate.ablation import CURVES, AblationStudy
+    from ..evaluate.ablation import CURVES, AblationStudy, variants_of
     from ..restore.config import TrainConfig
     from ..synth.engines.local import LocalEngine
     from ..synth.plan import load_plan
@@ -245,7 +248,8 @@ def ablate(
     except ValueError as error:
         raise ConfigError(f"--seeds {seeds!r}; expected whole numbers, such as 0,1,2") from error
     training, measures = TrainConfig.from_toml(config, changes), [metric.strip() for metric in metrics.split(",")]
-    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures)
+    chosen = variants_of([name.strip() for name in variants.split(",")])
+    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures, chosen)
     study.check()
     with ProgressBar(counted=True) as bar:
         study.make_pairs(LocalEngine(workers), lambda name, state: show_synthesis(bar, state, name))

@@ -1,7 +1,8 @@
 """The paper's ablation: what each part of the synthesis is worth to a network.
 
 One plan is carried out four times with the same patches, lenses, focus distances and noise: in full, with Gaussian
-PSFs of the same circle of confusion, without sensor and ISP, and with one depth for each patch. The same network is
+PSFs of the same circle of confusion, without sensor and ISP, and with one depth for each patch; if asked for, also with
+the paper's own PSFs, to see what the differences between those and ours are worth. The same network is
 trained in the same way on each. All are judged on the test split of the full synthesis, whose photographs and lenses
 none of them has seen. Judged are the last weights, not the best ones, so that no test set and no luck takes part in
 their choice. Every stage goes on where it was stopped.
@@ -52,11 +53,20 @@ class Variant:
 VARIANTS = (
     Variant("full", "full synthesis", {}),
     Variant("gaussian", "Gaussian PSFs", {"psf": {"kind": "gaussian"}}),
-    Variant("paper", "the paper's PSFs", {"psf": {"kind": "paper"}}),
     Variant("no-isp", "no ISP, no noise", {"sensor": {"isp": False}}),
     # Blur levels, where a plan has them, count as in the full synthesis: they choose lens and focus.
     Variant("single-depth", "one depth", {"depth": {"mode": "single"}, "blur": {"counts": "patch"}}),
-)
+)  # the paper's own
+PAPER_PSF = Variant("paper", "the paper's PSFs", {"psf": {"kind": "paper"}})
+
+
+def variants_of(names: Sequence[str]) -> tuple[Variant, ...]:
+    """The variants of these names. Raises `ConfigError` for unknown ones; the full synthesis is always the first."""
+    every = {variant.name: variant for variant in (*VARIANTS, PAPER_PSF)}
+    for name in names:
+        if name not in every:
+            raise ConfigError(f"variant {name!r}; expected some of {', '.join(every)}")
+    return tuple(variant for name, variant in every.items() if name in names or variant is VARIANTS[0])
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,7 @@ class AblationStudy:
     seeds: Sequence[int] = (0,)
     photographs: Path | None = None
     metrics: Sequence[str] = ("psnr", "ssim")
+    variants: Sequence[Variant] = VARIANTS
 
     def check(self) -> None:
         """Raises `DefocusError` where the study cannot be carried out to its last table, or would not be fair."""
@@ -118,7 +129,7 @@ class AblationStudy:
         if config.data.kind != "pairs" or config.curriculum:
             setting = "[[curriculum]]" if config.curriculum else f'data.kind = "{config.data.kind}"'
             raise ConfigError(f"an ablation trains on pairs that it makes of the plan: leave out {setting}")
-        self.training(VARIANTS[0], self.seeds[0])
+        self.training(self.variants[0], self.seeds[0])
         build_loss(loss_name(config), **config.loss.options)  # a wrong network is refused on the way
         table = self.table()
         ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
@@ -146,7 +157,7 @@ class AblationStudy:
     def make_pairs(self, engine: Engine, progress: Callable[[str, Progress], Any] | None = None) -> None:
         """Make the pairs of all variants. Raises `DatasetError` where a split has no pair at all, before the next
         variant is begun."""
-        for variant in VARIANTS:
+        for variant in self.variants:
             plan, folder = variant_plan(self.plan, variant), self.data_folder(variant)
             summary = run_plan(plan, folder, engine, watch=_with_title(variant.title, progress))
             for split, count in summary.pairs.items():
@@ -158,7 +169,7 @@ class AblationStudy:
 
     def training(self, variant: Variant, seed: int) -> TrainConfig:
         """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
-        own, full = (str(self.data_folder(one).absolute()) for one in (variant, VARIANTS[0]))
+        own, full = (str(self.data_folder(one).absolute()) for one in (variant, self.variants[0]))
         data = {"kind": "pairs", "folders": [own], "weights": [], "plan": None}
         validation = {"folders": [full], "split": "validation"}
         return self.config.changed({"seed": seed, "data": data, "validation": validation})
@@ -173,7 +184,7 @@ class AblationStudy:
     def train(self, progress: Callable[[str, TrainProgress], Any] | None = None) -> None:
         """Train the network on every variant with every seed."""
         for seed in self.seeds:
-            for variant in VARIANTS:
+            for variant in self.variants:
                 self.train_variant(variant, seed, progress)
 
     def table(self) -> EvaluationTable:
@@ -181,12 +192,12 @@ class AblationStudy:
         unknown measures."""
         rows = [TableRow(kind="input")]
         for seed in self.seeds:
-            for variant in VARIANTS:
+            for variant in self.variants:
                 weights = (self.run_folder(variant, seed) / LAST).absolute()
                 rows.append(
                     TableRow(name=self.config.model.name, trained_on=self.title(variant, seed), weights=weights)
                 )
-        full = str(self.data_folder(VARIANTS[0]).absolute())
+        full = str(self.data_folder(self.variants[0]).absolute())
         tests = [Test(kind="pairs", folder=full, name="unseen lenses and scenes")]
         if self.photographs is not None:
             tests.append(Test(kind="photographs", folder=str(self.photographs.absolute()), name="real photographs"))
@@ -199,8 +210,8 @@ class AblationStudy:
         """The last weights of all trainings, judged; with the report and its figures."""
         folder = self.folder()
         results = evaluate_table(self.table(), self.out / JUDGED, progress)
-        missing = tuple(line for variant in VARIANTS for line in self.missing_pairs(variant))
-        same = {variant.name: self.same_pairs(variant) for variant in VARIANTS[1:]}
+        missing = tuple(line for variant in self.variants for line in self.missing_pairs(variant))
+        same = {variant.name: self.same_pairs(variant) for variant in self.variants[1:]}
         self.draw_curves(folder)
         if len(self.seeds) > 1:
             for test in results.table.tests:
@@ -211,7 +222,7 @@ class AblationStudy:
     def seed_rows(self, results: Results) -> dict[str, list[TableRow]]:
         """The rows of each variant, seed by seed."""
         rows = {row.trained_on: row for row in results.table.rows}
-        return {variant.title: [rows[self.title(variant, seed)] for seed in self.seeds] for variant in VARIANTS}
+        return {variant.title: [rows[self.title(variant, seed)] for seed in self.seeds] for variant in self.variants}
 
     def over_seeds(self, results: Results) -> Results:
         """One row for each variant: of each picture the mean over the seeds."""
@@ -220,7 +231,7 @@ class AblationStudy:
 
     def same_pairs(self, variant: Variant) -> tuple[int, int]:
         """How many training pairs of a variant are the same patches as in the full synthesis, and how many it has."""
-        stores = (existing_store(self.data_folder(one)) for one in (VARIANTS[0], variant))
+        stores = (existing_store(self.data_folder(one)) for one in (self.variants[0], variant))
         full, own = (
             {r["id"]: [r[key] for key in SAME] for r in read_records(store) if r["split"] == "train"}
             for store in stores
@@ -240,7 +251,7 @@ class AblationStudy:
         """Draw PSNR on the full synthesis's validation pairs while the networks learn, where there was validation."""
         curves: dict[str, list[list[tuple[float, float]]]] = {}
         blurred = None
-        for variant in VARIANTS:
+        for variant in self.variants:
             for seed in self.seeds:
                 file = self.run_folder(variant, seed) / "validation.csv"
                 if not file.is_file():
