@@ -149,7 +149,7 @@ def main() -> None:
         }
         print(f"undisturbed: {result['seconds']} s", flush=True)
         for name, programs in FOLDERS.items():
-            out, begin = folder / programs.replace(" ", "-"), time.perf_counter()
+            out, begin = folder / f"killed with {programs}", time.perf_counter()
             kills = kill_and_resume(plan, out, folder / programs, options.pairs, options.kills)
             seconds = round(time.perf_counter() - begin, 1)
             result["folders"][name] = {"killed_at": kills, "seconds": seconds, **compare(whole, out)}
