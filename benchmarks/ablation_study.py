@@ -66,7 +66,9 @@ def make_data(given: argparse.Namespace) -> None:
             print(f"{time.perf_counter() - start:.0f} s: {line}", flush=True)
             last[0] = (title, state.stage)
 
-    study_of(given).make_pairs(LocalEngine(1), show)
+    study = study_of(given)
+    study.folder()  # is claimed before anything lies in it
+    study.make_pairs(LocalEngine(1), show)
 
 
 def train_all(given: argparse.Namespace) -> None:

@@ -403,6 +403,7 @@ def _blur_in_words(plan: Plan) -> str:
     bands = "at the d line" if plan.psf.bands == "d" else "for red, green and blue"
     return {
         "lens": f"each depth is blurred with the point spread function of a real lens design, by wave optics {bands}",
+        "paper": f"each depth is blurred with the paper's own point spread function of a real lens design {bands}",
         "gaussian": "each depth is blurred with a Gaussian of half the lens's blur radius",
         "disk": "each depth is blurred with a disk of the lens's blur radius",
     }[plan.psf.kind]
