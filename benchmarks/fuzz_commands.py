@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import io
 import json
+import os
 import random
 import re
 import shutil
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -43,17 +46,20 @@ LINES = (
     f"refocus {PHOTO} --depth {DEPTH} --focus-m 1,2 --lens {LENS} --out {{new:a.gif}} --report {{new:d.json}}",
     f"develop {PHOTO} --out {{new:a.png}} --response {{file:response.txt}}",
     f"depth {PHOTO} --out {{new:a.npz}} --plot {{new:b.png}} --weights {{folder:model}}",
-    "scene subject --size 32x24 --out {new:a.png} --depth {new:b.npz} --blurred {new:c.png} --points 1",
+    "scene portrait --size 32x24 --out {new:a.png} --depth {new:b.npz} --blurred {new:c.png} --points 1",
     f"deblur {PHOTO} --weights {{file:weights.pth}} --out {{place:restored}} --device cpu",
     "deblur {folder:photos} --weights {file:weights.safetensors} --out {place:restored} --device cpu",
     "train {file:recipe.toml} --data {folder:pairs} --out {place:run}",
     "train nafnet-small --write {new:a.toml}",
     "evaluate {file:table.toml} --out {place:results}",
-    f"evaluate --images {PHOTO} {PHOTO} --metrics psnr,lpips,niqe --lpips {{file:lpips.ckpt}} --niqe {{file:niqe.npz}}",
+    f"evaluate --images {PHOTO} {PHOTO}",
+    "evaluate --images photo.png photo.png --metrics psnr,lpips --lpips {file:lpips.ckpt}",
+    "evaluate --images photo.png photo.png --metrics psnr,niqe --niqe {file:niqe.npz}",
     "evaluate --template {new:a.toml}",
     "groundtruth {folder:blurred} --sharp {folder:photos} --out {new:a.html}",
     "downstream {folder:blurred} --sharp {folder:photos} --restored a={folder:photos} --out {place:judged} "
-    "--depth-model {folder:model} --segmentation-model {folder:model} --device cpu",
+    "--task depth --depth-model {folder:model} --device cpu",
+    "downstream blurred --sharp photos --out results/judged --task segmentation --segmentation-model {folder:model}",
     f"ablate {PLAN} --train {{file:recipe.toml}} --out {{place:study}} --photographs {{folder:photos}} --metrics niqe",
     "synth init {new:a.toml}",
     f"synth check {PLAN} --out {{place:made}}",
@@ -70,9 +76,11 @@ SPOILT = {
     "new": ("missing/{}", "spoilt/folder/{}", "/proc/{}", "photo.png/{}", "long" * 70 + "-{}", "input", "pairs/{}"),
     "place": ("photo.png", "photo.png/{}", "/proc/{}", "long" * 70, "lenses"),
 }
-# What is right although it may not look so: a survey measures the first of its inputs, a data set that is written to
-# may lie anywhere, and a plan is checked for room in a folder that need not be there.
-RIGHT = {("synth check", "place")}
+# What is right although it may not look so: a plan is checked for room in any place, the results of deblurring may lie
+# beside other files, its photographs may be one, and a ledger may lie in a data set.
+RIGHT = {("synth check", "place", way) for way in SPOILT["place"]} | {
+    ("deblur", "place", "lenses"), ("deblur", "folder", "photo.png"), ("synth run", "new", "pairs/{}"),
+}  # fmt: skip
 TEXTS = (
     *WORDS[:45], "photo.png", "none.png", ".", "..", "/", "out.png", "lens.zmx", "nan", "0", "-3", "1e9", "1,2,3",
     "a=b", "a=",
@@ -140,21 +148,29 @@ def _plan() -> str:
 def sweep() -> Iterator[tuple[list[str], str]]:
     """Every line, spoilt in each of its places in each way; with the word that is wrong."""
     for line in LINES:
+        if "{folder:model}" in line and importlib.util.find_spec("transformers") is None:
+            continue
         for number, mark in enumerate(MARK.finditer(line)):
-            if any(line.startswith(start) and mark[1] == kind for start, kind in RIGHT):
-                continue
-            for way in range(len(SPOILT[mark[1]])):
-                yield spoilt_line(line, number, way)
+            for way in SPOILT[mark[1]]:
+                right = any(line.startswith(start) and mark[1] == kind and way == one for start, kind, one in RIGHT)
+                if not right and (way != "input" or _inputs(line)):
+                    yield spoilt_line(line, number, way)
 
 
-def spoilt_line(line: str, number: int, way: int) -> tuple[list[str], str]:
+def _inputs(line: str) -> list[str]:
+    """Names of the files that a line reads."""
+    names = [name for kind, name in MARK.findall(line) if kind == "file"]
+    return [*names, "lenses/lens.zmx"] if "{folder:lenses}" in line else names
+
+
+def spoilt_line(line: str, number: int, way: str) -> tuple[list[str], str]:
     """A line's words with its place `number` spoilt in a way, and what stands there."""
     marks = [mark for word in line.split() for mark in MARK.finditer(word)]
-    kind, name = marks[number].groups()
-    bad = SPOILT[kind][way].format(name)
-    if bad == "input":
-        inputs = [mark[2] for mark in marks if mark[1] == "file"]
-        bad = next((one for one in inputs if Path(one).suffix == Path(name).suffix), (inputs or ["photo.png"])[0])
+    name = marks[number][2]
+    bad = way.format(name)
+    if way == "input":
+        inputs = _inputs(line)
+        bad = next((one for one in inputs if Path(one).suffix == Path(name).suffix), inputs[0])
     words, place = [], 0
     for word in line.split():
         mark = MARK.search(word)
@@ -167,26 +183,29 @@ def spoilt_line(line: str, number: int, way: int) -> tuple[list[str], str]:
 
 
 def run_line(words: list[str]) -> tuple[int, str]:
-    """The exit code of a command line, and what it wrote to the standard error."""
+    """The exit code of a command line, and its message: what it wrote to the standard error, or lines on problems."""
     from defocus.cli import run
 
     output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+    niqe = {"DEFOCUS_NIQE": "niqe.npz"}
+    with mock.patch.dict(os.environ, niqe), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         code = run(words)
-    return code, errors.getvalue()
+    problems = [line for line in output.getvalue().splitlines(keepends=True) if line.startswith("problem: ")]
+    return code, errors.getvalue() or "".join(problems)
 
 
-def check_spoilt(words: list[str], bad: str) -> None:
-    """Raise `Absurd` where a spoilt line is not refused in one line that names what is wrong."""
+def check_spoilt(words: list[str], bad: str) -> bool:
+    """False: a spoilt line is refused in one line that names what is wrong. Raises `Absurd` where it is not."""
     Path("results").mkdir(exist_ok=True)
     code, message = run_line(words)
     lines = message.splitlines()
     if code not in (1, 2):
         raise Absurd(f"exit code {code} of {' '.join(words)[:200]}")
-    if len(lines) != 1 or not lines[0].startswith("defocus: "):
+    if len(lines) != 1 or not lines[0].startswith(("defocus: ", "failed: ", "problem: ")):
         raise Absurd(f"{len(lines)} lines of {' '.join(words)[:200]}: {message[:300]}")
     if bad[:200] not in message and str(Path(bad).resolve())[:200] not in message:
         raise Absurd(f"no name of {bad[:60]} in the message of {' '.join(words)[:200]}: {message[:300]}")
+    return False
 
 
 def folder_sum(folder: Path) -> str:
@@ -201,6 +220,9 @@ def folder_sum(folder: Path) -> str:
 
 def command_attempt(rng: random.Random, folder: Path) -> Attempt:
     """A spoilt line, half of the time; else a command with wrong words: unknown options, files, numbers."""
+    if rng.random() < 0.5:
+        words, bad = rng.choice(_SWEEP)
+        return words[0], json.dumps(words).encode(), lambda: check_spoilt(words, bad)
     name = rng.choice(list(commands()))
     words, options = name.split(), commands()[name]
     for _ in range(rng.randrange(1, 5)):

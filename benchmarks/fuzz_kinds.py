@@ -471,7 +471,7 @@ KINDS = {
         ),
         FuzzKind(
             "cli", "`defocus …` with wrong files and words", command_attempt, prepare_commands, needs=("torch",),
-            seconds=60.0, quick=10,
+            seconds=60.0, quick=0,
         ),
         FuzzKind(
             "psf", "`Camera(…).psf(…)` at the ends of its range", psf_attempt, seconds=120.0, memory_mb=6000, quick=12

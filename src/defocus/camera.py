@@ -316,7 +316,10 @@ class Camera(eqx.Module):
         if report["status"] != "ok":
             raise TraceError(f"{self.lens.name}, field {tuple(field)}, depth {depth_m} m: {report['status']}")
         place = (float(field[0]), float(field[1]))
-        about = {"lens": self.lens.name, "method": method, "field": place, "pixel_um": float(self.pixel_um)}
+        about = {
+            "lens": self.lens.name, "method": method, "f_number": float(self.f_number), "focus_m": float(self.focus_m),
+            "depth_m": float(depth_m), "field": place, "pixel_um": float(self.pixel_um),
+        }  # fmt: skip
         return Psf(array, parsed, float(self.pixel_um), about | dict.fromkeys(REPORTED) | report)
 
     def psfs(

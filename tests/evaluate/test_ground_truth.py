@@ -352,7 +352,7 @@ def test_wrong_folders_and_names(tmp_path: Path) -> None:
         find_real_pairs(tmp_path, sharp=tmp_path / "none")
     with pytest.raises(DatasetError, match="no pairs"):
         find_real_pairs(tmp_path)
-    with pytest.raises(DatasetError, match=r"its name ends in .html"):
+    with pytest.raises(DatasetError, match=r"a name that ends in .html"):
         write_ground_truth([], tmp_path / "report.pdf")
     save(tmp_path / "input" / "a.png", np.zeros((20, 20, 3)))
     save(tmp_path / "target" / "b.png", np.zeros((20, 20, 3)))

@@ -181,7 +181,7 @@ def test_bad_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "text.safetensors").write_text("hello")
     refused("text.safetensors", "cannot be read as safetensors")
     (tmp_path / "empty.pth").write_bytes(b"")
-    refused("empty.pth", "cannot be read|torch.save")
+    refused("empty.pth", "the file is empty")
     (tmp_path / "trap.pth").write_bytes(pickle.dumps({"params": Trap()}, protocol=2))
     refused("trap.pth", "could run code")
     torch.save({"params": Trap()}, tmp_path / "trap2.pth")

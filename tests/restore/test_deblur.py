@@ -369,13 +369,34 @@ def test_files_that_are_not_ours_are_left(tmp_path: Path) -> None:
     for change in (changed, linked, hard_linked, a_folder):
         change()
         tree = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        with pytest.raises(PhotoError, match=r"out/a\.png: is not what was made here, and is left as it is"):
-            run_jobs(jobs, overwrite=True)
+        for overwrite in (False, True):
+            with pytest.raises(PhotoError, match=r"out/a\.png: is not what was made here, and is left as it is"):
+                run_jobs(jobs, overwrite=overwrite)
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == tree, change.__name__
     (tmp_path / "out" / ".defocus.jsonl").unlink()
     for overwrite in (False, True):
         with pytest.raises(PhotoError, match=r"a.png: is there already, and nothing tells what made it"):
             run_jobs(jobs, overwrite=overwrite)
+
+
+def test_a_result_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped between the journal's line and the file, the old result is there and is known by what made it."""
+    (job,) = photographs(tmp_path, "a.png")
+    run_jobs([job])
+    before, second = job.out.read_bytes(), {"weights": "2", "tile": 64}
+
+    def killed(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        assert "the disk is full" in run_jobs([job], second, Brighter(), overwrite=True).failed[0][1]
+    assert job.out.read_bytes() == before
+    assert len(run_jobs([job]).skipped) == 1
+    with pytest.raises(PhotoError, match="was made with other weights"):
+        run_jobs([job], second)
+    assert len(run_jobs([job], second, Brighter(), overwrite=True).done) == 1
+    assert job.out.read_bytes() != before
 
 
 def test_no_result_takes_the_place_of_a_photograph(tmp_path: Path) -> None:

@@ -205,13 +205,13 @@ def print_result(
 
 def write_new(path: Path, text: str, following: str, *, force: bool | None = None) -> None:
     """Write a text file that is not there yet, and say what to do next; a command with --force may write over one."""
+    from ..files.stores import write_file
+
     if path.exists() and not force:
         way_out = "take another name" if force is None else "take another name, or --force"
         raise ConfigError(f"is there already; {way_out}", file=path)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror or error}", file=path) from error
+    check_outputs((path, path.suffix.lower()))
+    write_file(path, text.encode())
     typer.echo(f"wrote {path}; next: {following}")
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from ..errors import DatasetError, DefocusError
+from ..files.ownership import check_not_input
+from ..files.stores import check_output
 from .options import check_outputs, write_new
 from .progress import ProgressBar, show_synthesis
 
@@ -80,6 +82,9 @@ def run(
     from ..synth.plan import load_plan
 
     doer = make_engine(engine, workers, address)
+    if ledger is not None:
+        check_output(ledger, (ledger.suffix.lower(),))
+        check_not_input(ledger, [plan])
     summary = run_with_bar(load_plan(plan), out, doer, limit=limit, replan=replan, ledger_file=ledger)
     show_summary(summary)
     if not summary.complete and not summary.limited:

@@ -151,7 +151,7 @@ def draw_psf(psf: Psf, title: str | None = None, *, decades: float = DECADES) ->
     count, rows, columns = psf.array.shape
     names = ", ".join(psf.bands.names) if count <= 4 else f"{count} bands"
     sheet = Sheet(WIDTH, HEIGHT)
-    sheet.title(title, f"{rows} × {columns} pixels of {psf.pixel_um:.3g} µm · {names}")
+    sheet.title(title, f"{_point_text(psf)}{rows} × {columns} pixels of {psf.pixel_um:.3g} µm · {names}")
     bottom, second = HEIGHT - 0.85 - PICTURE, 0.3 + PICTURE + 0.35
     paint_psf(sheet.axes((0.3, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {})
     psf_scale_bar(sheet, 0.3, bottom - 0.12, PICTURE, columns * psf.pixel_um, psf.pixel_um)
@@ -164,6 +164,15 @@ def draw_psf(psf: Psf, title: str | None = None, *, decades: float = DECADES) ->
         sheet.text(WIDTH - 0.35, y, value, ha="right", va="center")
     _paint_plots(sheet, psf, energy, azimuth)
     return sheet.figure
+
+
+def _point_text(psf: Psf) -> str:
+    """The lens's setting and the point, as far as the report has them."""
+    if "depth_m" not in psf.report:
+        return ""
+    (x, y), about = psf.report["field"], psf.report
+    setting = style.setting(about["f_number"], about["focus_m"])
+    return style.minus(f"{setting} · depth {style.distance(about['depth_m'])} · field ({x:.3g}, {y:.3g}) · ")
 
 
 def caption(psf: Psf, energy: EncircledEnergy) -> list[tuple[str, str]]:

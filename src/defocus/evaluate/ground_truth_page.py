@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ..draw.pages import curves, histogram, jpeg_uri, page
 from ..errors import DatasetError
-from ..files.stores import open_store
+from ..files.stores import check_output, open_store
 from .ground_truth import CELL_PX, PairAnalysis, analyse_all
 from .registration import Registration
 from .residual_blur import BLURRED_PX, BlurMap
@@ -67,14 +67,10 @@ def write_ground_truth(
 ) -> GroundTruthReport:
     """Measure pairs and write the page to `out` and the numbers to a CSV file of the same name."""
     file = Path(out)
-    if file.suffix.lower() not in (".html", ".htm"):
-        raise DatasetError("the report is a page: its name ends in .html", file=file)
+    check_output(file, (".html", ".htm"), DatasetError)
     if len(images) == 0:
         raise DatasetError("there are no pairs to measure")
-    if file.is_dir():
-        raise DatasetError("is a folder; the report is a file", file=file)
     store, numbers = open_store(file.absolute().parent), file.with_suffix(".csv")
-    store.check_writable()
     if numbers.exists() and not _is_ours(numbers):
         raise DatasetError("holds no numbers of such a report, and is left as it is: name another page", file=numbers)
     cards: dict[str, tuple[float, dict[str, Any]]] = {}

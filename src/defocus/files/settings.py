@@ -26,6 +26,8 @@ def read_toml(path: str | Path, failure: type[FileError]) -> dict[str, Any]:
         text = data.decode("utf-8")
     except (OSError, ValueError) as error:
         raise failure(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=path) from error
+    if not text.strip():
+        raise failure("the file is empty: no settings", file=path)
     if len(data) > LARGEST_FILE:
         raise failure(f"no settings: more than {LARGEST_FILE // 2**20} MiB", file=path)
     try:
@@ -83,6 +85,8 @@ def _message(model: type[BaseModel], error: Any) -> str:
         offer = nearest_name(str(place[-1]), keys, otherwise=f"did you mean {elsewhere[0]}?" if elsewhere else "")
         return f"unknown key {key!r}: {offer}"
     message = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "int_parsing_size":
+        message = "a number far too large"
     value = error.get("input")
     present = f" (it is {value!r})" if isinstance(value, str | int | float | bool) else ""
     return f"{key}: {message}{present}" if key else message

@@ -37,6 +37,7 @@ _ADVICE = {
     errno.ENOTDIR: _NO_FOLDER,
     errno.EEXIST: _NO_FOLDER,
     errno.EISDIR: "a folder stands where a file is to be written: move it away, or choose another folder",
+    errno.ENOENT: "no file can be made in its folder: choose another folder",
     errno.ENAMETOOLONG: "the name is too long for this file system: choose a folder with a shorter path",
 }
 
@@ -233,15 +234,12 @@ class Store:
             yield
         except DatasetError:
             raise
-        except FileNotFoundError as error:
-            raise DatasetError("there is no such file", file=self.place(path)) from error
         except Exception as error:  # each file system raises its own
             if self.is_local and not isinstance(error, OSError):
                 raise
-            number = getattr(error, "errno", None)
-            advice = _ADVICE.get(number) if isinstance(number, int) else None
-            reason = advice or getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise DatasetError(f"cannot be {action}: {reason}", file=self.place(path)) from error
+            if isinstance(error, FileNotFoundError) and action != "written":
+                raise DatasetError("there is no such file", file=self.place(path)) from error
+            raise DatasetError(f"cannot be {action}: {_reason(error)}", file=self.place(path)) from error
 
 
 def open_store(target: str | Path) -> Store:
@@ -262,11 +260,24 @@ def check_output(path: str | Path, endings: Sequence[str], failure: type[FileErr
     path = Path(path)
     if path.suffix.lower() not in endings:
         raise failure(f"expected a name that ends in {', '.join(endings)}", file=path)
-    if not path.resolve().parent.is_dir():
-        raise failure(f"cannot be written: there is no folder {path.parent}", file=path)
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        reason = _NO_FOLDER if folder.exists() else f"there is no folder {path.parent}"
+        raise failure(f"cannot be written: {reason}", file=path)
     if path.is_dir():
         raise failure("cannot be written: it is a folder", file=path)
-    return path
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return path
+    except OSError as error:
+        raise failure(f"cannot be written: {_reason(error)}", file=path) from error
+
+
+def _reason(error: Exception) -> str:
+    """What a file system's error means, with advice where there is some."""
+    number = getattr(error, "errno", None)
+    advice = _ADVICE.get(number) if isinstance(number, int) else None
+    return advice or getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def writing_file(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:

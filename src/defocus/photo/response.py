@@ -122,8 +122,11 @@ def read_response(path: str | Path) -> Response:
     if Path(path).suffix.lower() == ".mat":
         return _polynomial(Path(path))
     try:
-        table = np.loadtxt(path, delimiter="," if "," in Path(path).read_text() else None, ndmin=2)
-    except (ValueError, UnicodeDecodeError) as error:
+        text = Path(path).read_text()
+        if not text.strip():
+            raise ValueError("the file is empty")
+        table = np.loadtxt(path, delimiter="," if "," in text else None, ndmin=2)
+    except ValueError as error:
         raise PhotoError(f"not a table of two columns of numbers: {error}", file=path) from error
     if table.shape[1] != 2:
         raise PhotoError(f"{table.shape[1]} columns; expected linear light and display value", file=path)

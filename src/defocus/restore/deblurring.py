@@ -4,11 +4,12 @@ A result is written whole or not at all, so a name that is there is done: the sa
 A photograph that cannot be restored is told, and the others go on.
 
 A hidden journal in the folder of results, `.defocus.jsonl`, has for each one a sum of the weights and the settings that
-decide its pixels, the photograph's size, time and sum, and the sum of the result itself. What was made by other weights
-or settings, or of another photograph, is refused; only what is still as we made it is replaced, and only when asked. A
-line is written before its result, and an older result is removed before that: a file that is there was made by what its
-last line says. A photograph of the same size and time is taken for the same; its bytes are read only where the time
-differs, so that a thousand results are skipped without reading their photographs.
+decide its pixels, and size, time and sum of the photograph and of the result itself. What was made by other weights or
+settings, or of another photograph, is refused, and so is a file that is not what we made; only what is still as we made
+it is replaced, and only when asked. A line is written before its result takes its place, and keeps what was said of an
+older one: after a kill between the two, the sum of the file tells which of them is there. A file of the same size and
+time is taken for the same; its bytes are read only where the time differs, so that a thousand results are skipped
+without reading them or their photographs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from ..files.pictures import (
     stored_bits,
 )
 from ..files.settings import settings_difference
-from ..files.stores import SUFFIX, open_store, write_file
+from ..files.stores import SUFFIX, open_store, writing_file
 from ._torch import nn, torch
 from .tiles import deblur
 
@@ -111,11 +112,8 @@ class DeblurFolder:
         for job in jobs:
             if not os.path.lexists(job.out):
                 continue
-            entry = self._journal.get(self._name(job.out)) or {}
-            if not isinstance(entry.get("by"), dict):
-                raise PhotoError("is there already, and nothing tells what made it: move it away", file=job.out)
+            entry = self._entry(job.out, replace=overwrite)
             if overwrite:
-                self._check_ours(job.out)
                 continue
             if entry["by"] != self.by:
                 others = settings_difference(entry["by"], self.by)
@@ -126,16 +124,33 @@ class DeblurFolder:
 
     def write(self, job: DeblurJob, data: bytes, of: Mapping[str, Any]) -> None:
         """Write a result, in place of an older one of ours; `of`: the photograph's state, as `photo_state` says it."""
+        line: dict[str, Any] = {"by": self.by, "of": of, "sum": sha256(data).hexdigest()[:SUM_LENGTH]}
         if os.path.lexists(job.out):
-            self._check_ours(job.out)
-            job.out.unlink()
-        self._journal.write(self._name(job.out), by=self.by, of=of, sum=sha256(data).hexdigest()[:SUM_LENGTH])
-        write_file(job.out, data)
+            older = self._entry(job.out, replace=True)
+            line["before"] = {key: older.get(key) for key in ("by", "of", "sum")}
+        with writing_file(job.out) as file:
+            file.write(data)
+            file.flush()
+            self._journal.write(self._name(job.out), **line, file=_size_and_time(Path(file.name)))
 
-    def _check_ours(self, result: Path) -> None:
+    def _entry(self, result: Path, *, replace: bool) -> dict[str, Any]:
+        """What the journal says of the result that is there. Raises `PhotoError` for a file that is not what we made.
+
+        To `replace` it, its bytes are compared whatever its size and time are.
+        """
         entry = self._journal.get(self._name(result)) or {}
-        if result.is_symlink() or not result.is_file() or file_sum(result)[:SUM_LENGTH] != entry.get("sum"):
-            raise PhotoError("is not what was made here, and is left as it is: move it away", file=result)
+        if not isinstance(entry.get("by"), dict):
+            raise PhotoError("is there already, and nothing tells what made it: move it away", file=result)
+        if "sum" not in entry and not replace:  # older versions did not tell
+            return entry
+        if result.is_file() and not result.is_symlink():
+            if not replace and entry.get("file") == _size_and_time(result):
+                return entry
+            own_sum = file_sum(result)[:SUM_LENGTH]
+            for line in (entry, entry.get("before")):
+                if isinstance(line, dict) and isinstance(line.get("by"), dict) and line.get("sum") == own_sum:
+                    return line
+        raise PhotoError("is not what was made here, and is left as it is: move it away", file=result)
 
     def _check_photo(self, job: DeblurJob, entry: Mapping[str, Any]) -> None:
         before, now = entry["of"], _size_and_time(job.photo)

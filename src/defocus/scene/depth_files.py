@@ -29,7 +29,7 @@ from ..errors import DepthError, MissingPackageError
 from ..files.arrays import read_npy, read_npz
 from ..files.pictures import opened_image
 from ..files.png import MAX_PIXELS
-from ..files.stores import write_file, writing_file
+from ..files.stores import check_output, write_file, writing_file
 from .depth_maps import DepthMap, Intrinsics, complete_depth
 
 SINTEL = 202021.25
@@ -107,15 +107,15 @@ def write_depth(
 
 
 def check_depth_path(path: str | Path, *, writable: bool = False) -> str:
-    """The kind of a depth file by its name; with `writable`, also that its folder is there."""
+    """The kind of a depth file by its name; with `writable`, also that it can be written."""
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in FORMATS:
         raise DepthError(f"a depth map is a file that ends in {', '.join(FORMATS)}", file=path)
-    if writable and not path.resolve().parent.is_dir():
-        raise DepthError(f"cannot be written: there is no folder {path.parent}", file=path)
-    if writable and kind == ".exr":
-        _openexr("writing")
+    if writable:
+        check_output(path, FORMATS, DepthError)
+        if kind == ".exr":
+            _openexr("writing")
     return kind
 
 

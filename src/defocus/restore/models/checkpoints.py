@@ -77,6 +77,8 @@ def read_weights(file: str | Path) -> tuple[str | None, dict[str, Any], State]:
     file = Path(file)
     if not file.is_file():
         raise WeightsError("there is no such file" if not file.exists() else "is not a file", file=file)
+    if file.stat().st_size == 0:
+        raise WeightsError("the file is empty", file=file)
     content = _read_safetensors(file) if file.suffix == ".safetensors" else read_torch(file)
     if isinstance(content, dict) and content.get("format") == FORMAT:
         name, options = content.get("model"), content.get("options")
