@@ -220,6 +220,27 @@ def save(file: Path, display: np.ndarray) -> None:
     Image.fromarray((np.clip(display, 0.0, 1.0) * 255 + 0.5).astype(np.uint8)).save(file)
 
 
+def test_results_of_others_are_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from defocus.cli import run
+    from defocus.files.ownership import OwnedFolder
+
+    for part in ("input", "target"):
+        save(tmp_path / "set" / part / "a.png", picture())
+    (tmp_path / "foreign").mkdir()
+    OwnedFolder(tmp_path / "own", "judgement").write("downstream.csv", b"ours")
+    for file, message in (
+        (tmp_path / "foreign" / "downstream.md", "foreign: holds downstream.md and was not made for a judgement"),
+        (tmp_path / "own" / "downstream.csv", "downstream.csv: was not made by this program, or was changed since"),
+        (tmp_path / "own" / "downstream.md", "downstream.md: was not made by this program, and is left as it is"),
+    ):
+        before = file.read_bytes() if file.exists() else b""
+        file.write_text("mine")
+        assert run(["downstream", str(tmp_path / "set"), "--out", str(file.parent), "--device", "cpu"]) == 2
+        assert message in capsys.readouterr().err
+        assert file.read_text() == "mine"
+        file.write_bytes(before)
+
+
 def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from defocus.cli import run
 

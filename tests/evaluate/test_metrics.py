@@ -6,6 +6,7 @@ import io
 import math
 import os
 import pickle
+import re
 import sys
 import warnings
 import zipfile
@@ -320,9 +321,17 @@ def test_lpips_reads_weights_of_either_kind(tmp_path: Path) -> None:
     (tmp_path / "evil.ckpt").write_bytes(pickle.dumps(os.getcwd))
     with pytest.raises(FileError, match=r"it asks for posix\.getcwd"):
         Lpips.load(tmp_path / "evil.ckpt")
-    (tmp_path / "text.pth").write_text("no weights")
-    with pytest.raises(FileError, match=r"text\.pth"):
-        Lpips.load(tmp_path / "text.pth")
+    whole = {name: (tmp_path / name).read_bytes() for name in ("alexnet.ckpt", "lpips.pth")}
+    tree["AlexNet_0"]["Conv_0"]["bias"] = np.full(CHANNELS[0], np.nan, np.float32)
+    damaged = {f"cut-{name}": data[: len(data) // 2] for name, data in whole.items()}
+    damaged |= {f"flipped-{name}": data[:40] + bytes([data[40] ^ 255]) + data[41:] for name, data in whole.items()}
+    damaged |= {"empty.ckpt": b"", "empty.pth": b"", "text.pth": b"no weights", "nan.ckpt": pickle.dumps(tree)}
+    for name, data in damaged.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(FileError, match=re.escape(name)) as caught:
+            Lpips.load(tmp_path / name)
+        assert "\n" not in str(caught.value)
+        assert "EOFError" not in str(caught.value)
 
 
 def lpips_weights() -> Lpips:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -194,6 +196,37 @@ def test_a_full_disk_keeps_the_old_depth_map(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(DefocusError, match=f"{name}: .*the disk is full"):
             write_depth(tmp_path / name, np.ones((4, 5)), scale_m=0.001 if name == "d.png" else None)
         assert (tmp_path / name).read_bytes() == b"old"
+
+
+def test_no_more_of_an_exr_is_unpacked_than_a_photograph_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header is looked at before the package, which would unpack all channels, is asked."""
+
+    def unpack(*_: object, **__: object) -> None:
+        pytest.fail("unpacked")
+
+    def header(width: int, channels: int, before: bytes = b"") -> bytes:
+        names = b"".join(b"c%d\0" % n + struct.pack("<4i", 2, 0, 1, 1) for n in range(channels)) + b"\0"
+        listed = b"channels\0chlist\0" + struct.pack("<i", len(names)) + names
+        return (
+            b"v/1\x01\x02\0\0\0" + before + listed + b"dataWindow\0box2i\0" + struct.pack("<5i", 16, 0, 0, width - 1, 4)
+        )
+
+    monkeypatch.setitem(sys.modules, "OpenEXR", SimpleNamespace(File=unpack))
+    monkeypatch.setattr("defocus.scene.depth_files.MAX_PIXELS", 50)
+    file = tmp_path / "d.exr"
+    for data, message in (
+        (header(11, 1), "55 pixels are more than the 50"),
+        (header(5, 3), "75 pixels are more than the 50"),
+        (header(-(2**31) + 1, 1), "more than the 50"),
+        (header(5, 1, b"comment\0string\0" + bytes(2**16)), "its header has no size"),
+        (b"", "its header has no size"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(DepthError, match=rf"d\.exr: .*{message}"):
+            read_depth(file)
+    file.write_bytes(header(5, 2))
+    with pytest.raises(pytest.fail.Exception):
+        read_depth(file)
 
 
 def test_missing_exr_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

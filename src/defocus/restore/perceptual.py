@@ -80,6 +80,8 @@ class Lpips(nn.Module):
         paths = [Path(file) for file in files if file is not None] or _files_here()
         state: dict[str, Tensor] = {}
         for path in paths:
+            if path.is_file() and path.stat().st_size == 0:
+                raise FileError("the file is empty", file=path)
             state |= _read_flax(path) if path.suffix == ".ckpt" else _read_torch(path)
         network = cls()
         fill(network, state, " and ".join(map(str, paths)))

@@ -183,17 +183,23 @@ def _read_exr(path: Path) -> np.ndarray:
     exr = _openexr("reading")
     with path.open("rb") as file:
         head = file.read(2**16)
-    for window in re.finditer(rb"dataWindow\0box2i\0\x10\0\0\0(.{16})", head, re.DOTALL):
-        left, top, right, bottom = struct.unpack("<4i", window[1])
-        _check_size(path, (right - left + 1) * (bottom - top + 1))
+    windows = re.findall(rb"dataWindow\0box2i\0\x10\0\0\0(.{16})", head, re.DOTALL)
+    if not windows:
+        raise DepthError("not a readable EXR: its header has no size", file=path)
+    # All channels are unpacked. The entry of one is its name and 16 bytes; an empty name ends the list.
+    lists = re.findall(rb"channels\0chlist\0.{4}((?:[^\0]+\0.{16})*)", head, re.DOTALL)
+    channels = max([1, *(len(re.findall(rb"[^\0]+\0.{16}", one, re.DOTALL)) for one in lists)])
+    for window in windows:
+        left, top, right, bottom = struct.unpack("<4i", window)
+        _check_size(path, abs(right - left + 1) * abs(bottom - top + 1) * channels)
     try:
-        channels = exr.File(str(path), separate_channels=True).channels()
+        planes = exr.File(str(path), separate_channels=True).channels()
     except Exception as error:  # OpenEXR's own exceptions have no common base
         raise DepthError(f"not a readable EXR: {error}", file=path) from error
     for name in EXR_CHANNELS:
-        if name in channels:
-            return np.asarray(channels[name].pixels)
-    raise DepthError(f"channels {', '.join(channels)}; expected one of {', '.join(EXR_CHANNELS)}", file=path)
+        if name in planes:
+            return np.asarray(planes[name].pixels)
+    raise DepthError(f"channels {', '.join(planes)}; expected one of {', '.join(EXR_CHANNELS)}", file=path)
 
 
 def _openexr(verb: str) -> Any:
