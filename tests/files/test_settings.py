@@ -29,6 +29,7 @@ class Outer(BaseModel):
         ({"batch": 3}, "unknown key 'batch': did you mean data.batch"),
         ({"data": {"zzz": 3}}, "unknown key 'data.zzz': known are batch"),
         ({"steps": "many"}, "steps: .*'many'"),
+        ({"steps": 1e30}, r"steps: a number far too large \(it is 1e\+30\)"),
     ],
 )
 def test_wrong_keys_are_named_with_the_nearest(values: dict[str, object], message: str) -> None:
@@ -36,7 +37,7 @@ def test_wrong_keys_are_named_with_the_nearest(values: dict[str, object], messag
         validated(Outer, values, ConfigError, "a.toml")
 
 
-@pytest.mark.parametrize("text", [b"a = \xff", b"a = ", b"a = " + b"[" * 5000])
+@pytest.mark.parametrize("text", [b"", b"a = \xff", b"a = ", b"a = " + b"[" * 5000])
 def test_files_that_are_no_toml_are_named(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(text)
     with pytest.raises(ConfigError, match=r"a\.toml: "):

@@ -175,7 +175,7 @@ class TrainConfig(_Table):
 
     name: str = ""
     seed: int = Field(0, ge=0, lt=2**31)
-    steps: int = Field(ge=1)
+    steps: int = Field(ge=1, le=10**9)
     batch: int = Field(8, ge=1)  # pairs of one step, over all processes
     accumulate: int = Field(1, ge=1)  # parts that each process takes its share in, one after the other
     crop: int = Field(256, ge=8)
