@@ -43,7 +43,7 @@ from fuzz_kinds import KINDS, Absurd, FuzzKind
 from machine import machine
 
 LONGEST_MESSAGE = 4000  # characters
-KEPT = 3  # inputs of each kind of failure
+EXAMPLES = 3  # inputs of each kind of failure
 BATCH, BATCH_SECONDS = 2000, 5.0  # inputs that a process is given at once, and how long it reads them at most
 TURN_SECONDS = 60.0  # of a process with one kind, if another waits, and between two writes of the results
 START_SECONDS = 300.0  # for imports, samples and what is compiled at first
@@ -132,7 +132,7 @@ def work(kind_name: str, seed: int, core: int, folder: Path, pipe: Connection, s
                 break
             word, data, report = outcome(kind, number, seed, folder)
             counts[word] += 1
-            if word not in ("refused", "accepted") and counts[word] <= KEPT:
+            if word not in ("refused", "accepted") and counts[word] <= EXAMPLES:
                 examples.append((word, number, data, report))
         state[0] = -1.0
         pipe.send((counts, examples, time.monotonic() - start))
@@ -196,8 +196,8 @@ class Run:
                 self._attend(worker)
             if time.monotonic() - written > TURN_SECONDS:
                 written = time.monotonic()
-                write_results(out, merged(read_results(out), self.as_json(about)))
-        write_results(out, merged(read_results(out), self.as_json(about)))
+                write_results(out, union(read_results(out), self.as_json(about)))
+        write_results(out, union(read_results(out), self.as_json(about)))
 
     def as_json(self, about: dict[str, Any]) -> dict[str, Any]:
         """The run under its seed, as it is written."""
@@ -257,7 +257,7 @@ class Run:
         tally.refused += counts.pop("refused", 0)
         tally.accepted += counts.pop("accepted", 0)
         for word, number, data, report in examples:
-            if tally.failures[word] < KEPT:
+            if tally.failures[word] < EXAMPLES:
                 self._keep(worker.kind.name, word, number, data, report)
         tally.failures.update(counts)
 
@@ -295,14 +295,14 @@ def read_results(place: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text())["runs"]) if file.is_file() else {}
 
 
-def merged(runs: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+def union(runs: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     """Both, by seed. A longer count of the same run takes the place of a shorter one; two runs of a seed exit."""
     together = dict(runs)
     for seed, run in others.items():
-        known = together.get(seed, run)
-        if any(known["machine"][key] != run["machine"][key] for key in ("cpu", "python", "started")):
+        other = together.get(seed, run)
+        if any(other["machine"][key] != run["machine"][key] for key in ("cpu", "python", "started")):
             sys.exit(f"seed {seed} stands for two runs: run one of them again with another --seed")
-        together[seed] = known if _tried(known) > _tried(run) else run
+        together[seed] = other if _tried(other) > _tried(run) else run
     return together
 
 
@@ -347,7 +347,7 @@ def write_results(out: Path, runs: dict[str, Any]) -> None:
     (out / "fuzz.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def installed(names: Sequence[str]) -> list[str]:
+def kinds_here(names: Sequence[str]) -> list[str]:
     """Those of the kinds whose libraries are here; the others are named."""
     here = []
     for name in names:
@@ -372,22 +372,22 @@ def main() -> int:
     parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="add other results instead of running")
     parser.add_argument("--failures", type=Path, default=Path(tempfile.gettempdir()) / "defocus-fuzz-failures")
     options = parser.parse_args()
-    known = merged(read_results(RESULTS), read_results(options.out))
+    earlier = union(read_results(RESULTS), read_results(options.out))
     if options.merge:
         runs = read_results(options.out)
         for file in options.merge:
-            runs = merged(runs, read_results(file))
+            runs = union(runs, read_results(file))
         write_results(options.out, runs)
         return 0
     names = options.kind.split(",")
     if unknown := set(names) - set(KINDS):
         parser.error(f"no kinds {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    seed = 1 + max((int(seed) for seed in known), default=-1) if options.seed is None else options.seed
-    if str(seed) in known:
+    seed = 1 + max((int(seed) for seed in earlier), default=-1) if options.seed is None else options.seed
+    if str(seed) in earlier:
         parser.error(f"seed {seed} was run already; without --seed another is taken")
-    limits = dict.fromkeys(installed(names), options.count)
+    limits = dict.fromkeys(kinds_here(names), options.count)
     if options.total is not None:
-        limits = {name: max(0, min(options.total - int(sums(known, name)["tried"]), limits[name])) for name in limits}
+        limits = {name: max(0, min(options.total - int(sums(earlier, name)["tried"]), limits[name])) for name in limits}
     os.environ.update(ONE_CORE)
     run = Run(limits, seed, options.seconds, options.failures)
     about = machine(("jax", "numpy", "torch", "pillow", "rawpy"))
