@@ -1,6 +1,6 @@
 """How many samples does a defocused PSF take? Section 5.3 of the paper: its bound, and the Rayleigh–Sommerfeld sum.
 
-    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 2] [--keep FILE.npz] [--quick]
+    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 5] [--keep FILE.npz] [--quick]
 
 JP 2017-003807 Example 4 (Nikon AF-S 24 mm f/1.8G ED), a point on the axis at 0.8 m, the sensor focused at infinity,
 64 × 64 pixels, d line. The paper gives N_inf = 366, takes 2 N_inf = 732 samples for its own transform, and sums over
@@ -422,7 +422,7 @@ def main() -> None:
         "--lens", type=Path, default=ROOT.parent / "shared/lenses/interchangeable/nikon-af-s-nikkor-24mm-f18g-ed.json"
     )
     parser.add_argument("--pixel-um", type=float, default=6.0)
-    parser.add_argument("--supersample", type=int, default=2)
+    parser.add_argument("--supersample", type=int, default=5, help="points per pixel and axis; the paper: 5")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results")
     parser.add_argument("--image", type=Path, default=ROOT / "docs/images/paper_sampling.png")
     parser.add_argument("--keep", type=Path, help="the PSFs as an .npz file")

@@ -167,6 +167,42 @@ def render_layers(
     return composite(find_surfaces(linear, coc_px, layers), psfs, layers.coc_px)
 
 
+@jax.jit
+def render_far_to_near(
+    linear: Float[Array, "rows cols 3"],
+    coc_px: Float[Array, "rows cols"],
+    layers: Layers,
+    psfs: Float[Array, "layers bands size size"],
+) -> Float[Array, "rows cols 3"]:
+    """The same by the paper's rule: C ← P∗(αC_i) + (1 − P∗α) C from far to near.
+
+    Each pixel belongs to one layer. α is 1 in a layer's own pixels and behind all that is nearer, where the colour is
+    what `find_surfaces` fills in.
+    """
+    size, (rows, cols) = psfs.shape[-1], coc_px.shape
+    lengths = (transform_length(rows, size), transform_length(cols, size))
+    surfaces, nearest = find_surfaces(linear, coc_px, layers), jnp.round(layers.position)
+    hidden = jnp.where(surfaces.has_back[..., None], surfaces.back, linear)
+
+    def add(
+        light: Float[Array, "3 rows cols"],
+        layer: tuple[Float[Array, ""], Float[Array, "bands size size"], Bool[Array, ""]],
+    ) -> tuple[Array, None]:
+        index, psf, used = layer
+        opacity = (nearest >= index)[..., None].astype(linear.dtype)
+        colour = jnp.where((nearest == index)[..., None], linear, hidden)
+        planes = extend(jnp.concatenate([opacity * colour, opacity], axis=-1), size)
+        spectra = transform(jnp.moveaxis(planes, -1, 0), lengths)
+        kernel = transform(psf, lengths)
+        own = valid_part(kernel * spectra[:3], lengths, (rows, cols), size)
+        cover = valid_part(kernel * spectra[3], lengths, (rows, cols), size)
+        return jnp.where(used, own + (1.0 - cover) * light, light), None
+
+    index = jnp.arange(len(psfs), dtype=jnp.float32)
+    light, _ = jax.lax.scan(add, jnp.zeros((3, rows, cols), jnp.float32), (index, psfs, layers.used))
+    return jnp.moveaxis(light, 0, -1)
+
+
 def _sectors(size: int, parts: int, fine: int = 4) -> Float[np.ndarray, "parts size size"]:
     """How much of each pixel around the point lies in each of equal sectors."""
     place = (np.arange(size * fine) + 0.5) / fine - 0.5 - size // 2

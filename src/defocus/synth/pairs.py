@@ -24,7 +24,7 @@ from ..photo import Noise, Response, SensorColour, encode, parse_response, stack
 from ..photo import synthesise_saturation as brighten
 from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
-from ..render.composite import render_layers
+from ..render.composite import render_far_to_near, render_layers
 from ..scene.layers import Layers, quantise
 from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
@@ -34,6 +34,7 @@ from .recipe import Recipe
 from .sources import Sharp
 
 GPU_BATCH = 16
+RULES = {"near-to-far": render_layers, "far-to-near": render_far_to_near}  # of `depth.compositing`
 Role = Literal["blurred", "sharp", "left", "right"]
 
 
@@ -259,7 +260,7 @@ def _expose(
         kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], padding)])
         out[role], ok = _blurred(
             batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, role_noise(role, shot, read),
-            seeds, number, **options,
+            seeds, number, rule=plan.depth.compositing, **options,
         )  # fmt: skip
         fine.append(ok)
     out["sharp"] = _sharp(batch.target, batch.colour, **options)
@@ -272,7 +273,7 @@ def role_noise(role: Role, shot: Float[np.ndarray, " batch"], read: Float[np.nda
     return Noise(2.0 * shot, 2.0 * read) if role in ("left", "right") else Noise(shot, read)
 
 
-@partial(jax.jit, static_argnames=("isp", "bits"))
+@partial(jax.jit, static_argnames=("isp", "bits", "rule"))
 def _blurred(
     linear: Float[Array, "batch rows cols 3"],
     coc: Float[Array, "batch rows cols"],
@@ -286,11 +287,12 @@ def _blurred(
     isp: bool,
     bits: int,
     response: Response,
+    rule: str,
 ) -> tuple[Array, Array]:
     def one(
         linear: Array, coc: Array, layers: Layers, psfs: Array, colour: SensorColour, noise: Noise, seed: Array
     ) -> tuple[Array, Array]:
-        picture = render_layers(linear, coc, layers, psfs)
+        picture = RULES[rule](linear, coc, layers, psfs)
         finite = jnp.isfinite(picture).all()
         if not isp:
             return _whole(picture, bits), finite

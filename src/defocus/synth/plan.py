@@ -141,6 +141,7 @@ class DepthLayers(DistanceRange):
     nearest_m: float = Field(0.1, gt=0)
     mode: Literal["layers", "single"] = "layers"  # "single": that of a random pixel for the whole patch (its ablation)
     step_px: float = Field(1.0, gt=0.1, le=8)
+    compositing: Literal["near-to-far", "far-to-near"] = "near-to-far"  # "far-to-near": the paper's rule
 
 
 class Limits(PlanPart):
