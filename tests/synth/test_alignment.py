@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.ndimage import binary_erosion, gaussian_filter, laplace, shift
 
 from defocus import psfs
+from defocus.photo import Response, decode, encode
 from defocus.photo.isp import SensorColour
 from defocus.synth.layer_psfs import LayerBlur, find_layer_psfs
 from defocus.synth.lens_pool import PoolLens, load_pool_lens
@@ -137,3 +139,28 @@ def test_a_plan_takes_the_papers_psfs(plan: Plan, sharp: Sharp) -> None:
         assert report["samples"] >= max(2.0 * report["sampling_bound"], 256)
     best = psfs(camera, 1.8, one.field, 32, "d", relative_illumination=False).psf[0]
     assert 0.01 < np.abs(best - patch.psfs[2]).sum() < 0.3
+
+
+def test_what_the_paper_does_otherwise_reaches_the_pictures(plan: Plan, sharp: Sharp) -> None:
+    """Its compositing changes the blur of a slant, a response the target, and one depth makes the blur the same."""
+    lens = load_pool_lens(plan, LENSES[0])
+    slant = replace(sharp, depth_m=np.geomspace(1.4, 4.0, 120, dtype=np.float32)[None] * np.ones((80, 1), np.float32))
+    one = replace(recipe(0, (0.0, 0.0), lens, slant), depth_m=(1.5, 3.5))
+
+    def pictures(changes: dict[str, dict[str, Any]], recipe: Recipe = one) -> dict[str, np.ndarray]:
+        settings = plan.as_json() | {"psf": {"kind": "disk"}}
+        changed = make_plan(settings | {part: settings[part] | own for part, own in changes.items()})
+        (pair,) = make_pairs(changed, [recipe], {slant.name: slant}, {lens.name: lens})
+        assert not pair.refusal
+        return pair.pictures
+
+    ours = pictures({})
+    paper = pictures({"depth": {"compositing": "far-to-near"}})
+    np.testing.assert_array_equal(paper["sharp"], ours["sharp"])
+    assert 0.02 < np.abs(paper["blurred"].astype(float) - ours["blurred"]).mean() < 8.0
+    steep = pictures({"sensor": {"response": "contrast:1.5"}})
+    expected = encode(decode(ours["sharp"].astype(np.float32) / 255.0), Response.contrast(1.5))
+    np.testing.assert_allclose(steep["sharp"] / 255.0, expected, atol=0.02)
+    assert np.abs(steep["sharp"].astype(float) - ours["sharp"]).max() > 8.0
+    flat = pictures({"depth": {"mode": "single"}}, replace(one, single_m=FOCUS_M))
+    assert grey(flat["blurred"]).std() > 1.02 * grey(ours["blurred"]).std()  # in focus all over
