@@ -16,6 +16,7 @@ from .progress import ProgressBar, show_synthesis, show_training
 
 if TYPE_CHECKING:
     from ..evaluate.results import Results
+    from ..evaluate.table_file import EvaluationTable
 
 PairsArgument = Annotated[
     Path, typer.Argument(help="Pairs: input and target, DPDD's layout, or the blurred ones of --sharp.")
@@ -32,7 +33,12 @@ def evaluate(
     images: tuple[Path, Path] | None = typer.Option(
         None, "--images", help="Instead of a table: two pictures or folders, the second with the truth."
     ),
-    metrics: str | None = typer.Option(None, "--metrics", help="With --images, such as psnr,ssim,lpips."),
+    paper: str | None = typer.Option(None, "--paper", help="Instead of TABLE, one of the paper's: 1, 2, 3, S1, S4."),
+    root: Path = typer.Option(Path(), "--root", help="With --paper: the folder with its runs and data."),
+    partial: bool = typer.Option(
+        False, "--partial", help="With --paper: test sets with fewer pictures than published, or other sizes."
+    ),
+    metrics: str | None = typer.Option(None, "--metrics", help="Such as psnr,ssim,lpips; in place of the table's."),
     lpips: Path | None = typer.Option(None, "--lpips", help="With --images: weights of LPIPS."),
     niqe: Path | None = typer.Option(None, "--niqe", help="With --images: parameters of NIQE."),
     device: str | None = typer.Option(None, "--device", help="auto, cpu, cuda; in place of the table's."),
@@ -42,29 +48,39 @@ def evaluate(
 
     Exit code 1: some pictures could not be restored or measured; they are listed.
     """
-    if sum(source is not None for source in (table, images, template)) != 1:
-        raise DefocusError("give one of: a table with --out, --images with two pictures or folders, --template")
+    if sum(source is not None for source in (table, images, paper or template)) != 1:
+        raise DefocusError(
+            "give one of: a table with --out, --paper, --images with two pictures or folders, --template"
+        )
+    measures = None if metrics is None else [metric.strip() for metric in metrics.split(",")]
     if template is not None:
-        _write_template(template)
+        _write_template(template, paper)
     elif images is not None:
         files = {key: path for key, path in (("lpips", lpips), ("niqe", niqe)) if path is not None}
-        _compare(images, (metrics or "psnr,ssim").split(","), files, device)
-    elif table is not None:
+        _compare(images, measures or ["psnr", "ssim"], files, device)
+    else:
         if out is None:
             raise DefocusError("--out: a table needs a folder for its pictures and results")
-        if metrics is not None or lpips is not None or niqe is not None:
-            raise DefocusError("--metrics, --lpips and --niqe are for --images; a table says its own")
-        _evaluate_table(table, out, device)
+        if lpips is not None or niqe is not None:
+            raise DefocusError("--lpips and --niqe are for --images; a table says its own")
+        from ..evaluate.paper_tables import paper_table
+        from ..evaluate.table_file import load_table
+
+        missing: list[str] = []
+        if paper is not None:
+            content, missing = paper_table(paper, root, partial=partial)
+        else:
+            assert table is not None
+            content = load_table(table)
+        for line in missing:
+            typer.echo(f"left out: {line}", err=True)
+        _evaluate_table(content.changed(metrics=measures, device=device), out)
 
 
-def _evaluate_table(file: Path, out: Path, device: str | None) -> None:
+def _evaluate_table(table: EvaluationTable, out: Path) -> None:
     from ..evaluate.evaluation import FIGURES, MARKDOWN, evaluate_table
     from ..evaluate.results import problem_lines
-    from ..evaluate.table_file import load_table
 
-    table = load_table(file)
-    if device is not None:
-        table = table.model_copy(update={"device": device})
     with ProgressBar() as bar:
         results = evaluate_table(table, out, bar)
     show_results(results)
@@ -83,7 +99,7 @@ def show_results(results: Results) -> None:
     from rich.table import Table
 
     from ..evaluate.measures import KINDS
-    from ..evaluate.results import number_text
+    from ..evaluate.results import number_text, paper_comparison
 
     console = Console()
     for test in results.table.tests:
@@ -97,6 +113,8 @@ def show_results(results: Results) -> None:
             cells = [number_text(mean, KINDS[m].decimals) for mean, m in zip(means, metrics, strict=True)]
             table.add_row(row.label, row.trained_on, *cells)
         console.print(table)
+        if comparison := paper_comparison(results, test):
+            typer.echo(comparison)
         for note in results.notes.get(test.key, ()):
             typer.echo(f"{test.label}: {note}")
 
@@ -108,7 +126,7 @@ def _compare(images: tuple[Path, Path], metrics: list[str], files: dict[str, Pat
 
     place = None if device in (None, "auto") else device
     with ProgressBar() as bar:
-        comparison = compare_pictures(*images, [m.strip() for m in metrics], files=files, device=place, progress=bar)
+        comparison = compare_pictures(*images, metrics, files=files, device=place, progress=bar)
 
     def text(values: dict[str, float]) -> str:
         return "  ".join(f"{KINDS[m].label} {number_text(v, KINDS[m].decimals + 1)}" for m, v in values.items())
@@ -123,10 +141,12 @@ def _compare(images: tuple[Path, Path], metrics: list[str], files: dict[str, Pat
         raise typer.Exit(1)
 
 
-def _write_template(file: Path) -> None:
+def _write_template(file: Path, paper: str | None) -> None:
+    from ..evaluate.paper_tables import paper_text
     from ..evaluate.table_file import template as template_text
 
-    write_new(file, template_text(file.name), "name your weights and test sets in it")
+    text = template_text(file.name) if paper is None else paper_text(paper)
+    write_new(file, text, "name your weights and test sets in it")
 
 
 def groundtruth(

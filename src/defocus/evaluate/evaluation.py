@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -61,7 +62,10 @@ def evaluate_table(
     with run.folder.locked():
         problems = run.restore()
         records, more = run.measure()
-        notes = {test.key: opened.notes for test, opened in zip(table.tests, run.sets, strict=True)}
+        notes = {
+            test.key: (*opened.notes, *run.tile_notes(test, opened))
+            for test, opened in zip(table.tests, run.sets, strict=True)
+        }
         results = Results(table, tuple(records), tuple(problems + more), notes)
         write_results(results, run.folder)
         if table.figures:
@@ -73,28 +77,41 @@ def evaluate_table(
 
 
 def network_restorer(row: TableRow, table: EvaluationTable) -> Restorer:
-    """The network of a row, run over a picture in tiles."""
+    """The network of a row, run over a picture as a whole, or in tiles: see `picture_tile`."""
     from ..restore.deblurring import choose_device  # says so if torch is missing
     from ..restore.models.checkpoints import load_model
-    from ..restore.tiles import deblur, plan_tiles
+    from ..restore.tiles import TILE_PX, deblur, plan_tiles
 
     assert row.weights is not None
     device = choose_device(table.device)
     import torch
 
     model = load_model(row.weights, row.model or None, **row.options).to(device)
-    plan_tiles((table.tile_px, table.tile_px), table.tile_px, table.overlap_px, model.multiple)
+    tile = table.tile_px or TILE_PX
+    plan_tiles((tile, tile), tile, table.overlap_px, model.multiple)
 
     def restore(image: Display) -> Float[np.ndarray, "rows cols 3"]:
+        tile_px = picture_tile(table, image.shape[:2])
         try:
             return deblur(
-                model, image, tile_px=table.tile_px, overlap_px=table.overlap_px, device=device, precision=row.precision
+                model, image, tile_px=tile_px, overlap_px=table.overlap_px, device=device, precision=row.precision
             )
         except torch.OutOfMemoryError as error:
-            advice = f"not enough memory on {device} for tiles of {table.tile_px} pixels; lower tile_px"
+            size = "a whole picture" if tile_px is None else f"tiles of {tile_px} pixels"
+            advice = (
+                f"not enough memory on {device} for {size}; give a smaller tile_px than {tile_px or max(image.shape)}"
+            )
             raise DefocusError(advice) from error
 
     return restore
+
+
+def picture_tile(table: EvaluationTable, shape: tuple[int, int]) -> int | None:
+    """Side of the tiles in which a picture of (rows, cols) is restored; None as a whole, as the paper's authors do."""
+    from ..restore.deblurring import choose_device
+    from ..restore.tiles import fitting_tile
+
+    return table.tile_px or fitting_tile(shape, choose_device(table.device))
 
 
 def write_results(results: Results, folder: OwnedFolder) -> None:
@@ -107,9 +124,8 @@ def write_results(results: Results, folder: OwnedFolder) -> None:
 
 def opened_set(test: Test) -> TestSet:
     """The test set that a table names, checked."""
-    return open_test_set(
-        test.kind, test.folder, name=test.label, split=test.split, partial=test.partial, limit=test.limit
-    )
+    options = test.model_dump(include={"split", "partial", "limit", "reduce"})
+    return open_test_set(test.kind, test.folder, name=test.label, **options)
 
 
 def ready_measures(table: EvaluationTable, sets: Sequence[TestSet]) -> list[Measure]:
@@ -153,6 +169,7 @@ class _Run:
                 raise DatasetError(f"there are no such weights (row {row.label})", file=row.weights)
             settings = row.model_dump(include={"model", "options", "precision"})
             settings |= table.model_dump(include={"bits", "tile_px", "overlap_px"})
+            settings["colours"] = "as the weights learnt them"  # pictures of older versions were made otherwise
             with row.weights.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256")
             digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
@@ -187,9 +204,23 @@ class _Run:
             for test, item in missing[row.key]:
                 self.progress(f"{row.label}: {test.label}, {item.id}", done / total)
                 with _listed(problems, test, row, item):
-                    self.saved[row.key, test.key].save(item, restorer(item.input.read()))
+                    image = item.input.read()
+                    tile = picture_tile(self.table, image.shape[:2]) if self.make_restorer is network_restorer else None
+                    self.saved[row.key, test.key].save(item, restorer(image), tile)
                 done += 1
         return problems
+
+    def tile_notes(self, test: Test, opened: TestSet) -> list[str]:
+        """Whether the networks had whole pictures or tiles of them, in a sentence."""
+        tiles = Counter(
+            self.saved[row.key, test.key].tile_px(item)
+            for row in self.table.rows
+            if row.kind == "model"
+            for item in opened.images
+            if self.saved[row.key, test.key].has(item)
+        )
+        sizes = [f"{count} {'whole' if tile is None else f'in tiles of {tile} px'}" for tile, count in tiles.items()]
+        return [f"restored pictures: {', '.join(sizes)}"] if sizes else []
 
     def measure(self) -> tuple[list[PictureRecord], list[Problem]]:
         """The values of all pictures, and the problems; values that were measured before are taken from the file."""
@@ -299,10 +330,14 @@ class SavedPictures:
             and self._journal.is_done(item.id, input=item.input.digest())
         )
 
-    def save(self, item: TestImage, display: Display) -> None:
+    def save(self, item: TestImage, display: Display, tile_px: int | None = None) -> None:
         """Write a picture of display values 0..1 (clipped), then its line. `PhotoError` for values not finite."""
         self.folder.write(self.name(item), png_bytes(quantise(display, self.bits)))
-        self._journal.write(item.id, input=item.input.digest(), by=self.fingerprint)
+        self._journal.write(item.id, input=item.input.digest(), by=self.fingerprint, tile_px=tile_px)
+
+    def tile_px(self, item: TestImage) -> int | None:
+        """Side of the tiles in which a picture was restored; None as a whole."""
+        return (self._journal.get(item.id) or {}).get("tile_px")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from jaxtyping import Float
 
 from ..draw.pages import markdown_words as words
 from .measures import KINDS
+from .paper_tables import published_values
 from .table_file import EvaluationTable, TableRow, Test
 
 CONFIDENCE = 0.95
@@ -156,7 +157,9 @@ class Results:
                     }
                     for level in self.levels(test.key)
                 ]
-                names = {"name": row.label, "trained_on": row.trained_on}
+                names: dict[str, Any] = {"name": row.label, "trained_on": row.trained_on}
+                if self.table.paper:
+                    names["paper"] = published_values(row, test)
                 rows[row.key] = names | {"metrics": plain(test.key, row.key), "levels": levels}
             tests[test.key] = {"name": test.label, "rows": rows, "notes": list(self.notes.get(test.key, ()))}
         return {
@@ -258,6 +261,7 @@ def compare(results: Results) -> str:
         parts += [
             f"## {words(test.label)}",
             main_table(results, test),
+            paper_comparison(results, test),
             "\n".join(f"- {words(note)}" for note in results.notes.get(test.key, ())),
             "Means with 95 % intervals (bootstrap over pictures):",
             interval_table(results, test),
@@ -285,6 +289,26 @@ def main_table(results: Results, test: Test) -> str:
         cells = [_ranked(means[m].get(row.key), m, places[m].get(row.key)) for m in metrics]
         rows.append([words(row.label), words(row.trained_on) or NOTHING, "/".join(map(str, counts)) or "0", *cells])
     return markdown_table(["Model", "Trained on", "Pictures", *(KINDS[m].heading for m in metrics)], rows)
+
+
+def paper_comparison(results: Results, test: Test) -> str:
+    """Our means beside those that the paper prints; empty where the table does not ask for them, or it has none."""
+    if not results.table.paper:
+        return ""
+    metrics = results.metrics(test.key)
+    means = {metric: results.means(test.key, metric) for metric in metrics}
+    rows = []
+    for row in results.table.rows:
+        paper = published_values(row, test)
+        cells = []
+        for metric in metrics:
+            ours = means[metric].get(row.key)
+            numbers = (math.nan if ours is None else ours.value, paper.get(metric, math.nan))
+            cells.append(" / ".join(number_text(number, KINDS[metric].decimals) for number in numbers))
+        if paper:
+            rows.append([words(row.title), *cells])
+    heads = ["Row", *(KINDS[m].heading for m in metrics)]
+    return "Ours / the paper's:\n\n" + markdown_table(heads, rows) if rows else ""
 
 
 def interval_table(results: Results, test: Test) -> str:

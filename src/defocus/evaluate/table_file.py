@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -70,6 +71,7 @@ class Test(_TablePart):
     split: Literal["train", "validation", "test"] = "test"
     partial: bool = False  # take it with fewer pictures, or others, than the set has
     limit: int | None = Field(None, ge=1)
+    reduce: int = Field(1, ge=1, le=16)  # pictures at this fraction of their size: 2 halves width and height
 
     @property
     def label(self) -> str:
@@ -93,12 +95,15 @@ class EvaluationTable(_TablePart):
     """What is compared with what, by which measures."""
 
     title: str = "Evaluation"
+    paper: bool = (
+        False  # whether the paper's numbers stand beside ours, where it has the same network, training and test
+    )
     rows: tuple[TableRow, ...] = Field(min_length=1)
     tests: tuple[Test, ...] = Field(min_length=1)
     metrics: tuple[str, ...] = Field(("psnr", "ssim"), min_length=1)
     files: MeasureFiles = MeasureFiles()
     device: str = "auto"
-    tile_px: int = Field(512, ge=32)
+    tile_px: int | None = Field(None, ge=32)  # None: whole pictures where memory allows, else tiles of 512
     overlap_px: int = Field(64, ge=0)
     bits: Literal[8, 16] = 8  # of the pictures that are saved, and measured
     marks: Literal["test", "model"] = "test"  # best and second of all rows of a test set, or of each model's
@@ -118,7 +123,7 @@ class EvaluationTable(_TablePart):
             name, count = Counter(names).most_common(1)[0]
             if count > 1:
                 raise ValueError(f"{what}: two of them are called {name!r}; leave one out or give it another name")
-        if 2 * self.overlap_px > self.tile_px:
+        if self.tile_px is not None and 2 * self.overlap_px > self.tile_px:
             raise ValueError(
                 f"tile_px = {self.tile_px} and overlap_px = {self.overlap_px}; tiles may share half of it at most"
             )
@@ -126,12 +131,19 @@ class EvaluationTable(_TablePart):
             raise ValueError(f"blur_levels_px = {list(self.blur_levels_px)}; expected ascending positive numbers")
         return self
 
+    def changed(self, *, metrics: Sequence[str] | None = None, device: str | None = None) -> EvaluationTable:
+        """The table with other measures, or on another device, where given; checked again."""
+        changes = {"metrics": metrics and tuple(metrics), "device": device}
+        values = self.model_dump() | {key: value for key, value in changes.items() if value is not None}
+        return validated(EvaluationTable, values, ConfigError)
 
-def load_table(path: str | Path) -> EvaluationTable:
-    """The table of a file, checked; paths in it are relative to the file. Raises `ConfigError` that names the key."""
+
+def load_table(path: str | Path, root: str | Path | None = None) -> EvaluationTable:
+    """The table of a file, checked; paths in it are relative to `root`, or to the file. Raises `ConfigError` that names
+    the key."""
     path = Path(path)
     table = validated(EvaluationTable, read_toml(path, ConfigError), ConfigError, path)
-    root = path.resolve().parent
+    root = path.resolve().parent if root is None else Path(root).resolve()
 
     def whole(place: Path | None) -> Path | None:
         return None if place is None else root / place

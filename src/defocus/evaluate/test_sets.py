@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ from ..files.pair_folders import (
 )
 from ..files.pictures import PICTURES
 from ..files.stores import open_store
+from .photometry import cell_means
 
 Progress = Callable[[str, float], Any]  # a stage, and the part of it that is done
 Values = Float[np.ndarray, "rows cols 3"]
@@ -89,7 +90,29 @@ class StoredImage:
         return cols, rows
 
 
-Image = FileImage | StoredImage
+@dataclass(frozen=True, slots=True)
+class ReducedImage:
+    """A picture at a fraction of its size: means of squares of so many pixels a side, cut to whole squares."""
+
+    image: Image
+    factor: int
+
+    @property
+    def place(self) -> str:
+        return self.image.place
+
+    def read(self) -> Values:
+        return cell_means(self.image.read(), self.factor).astype(np.float32)
+
+    def digest(self) -> str:
+        return hashlib.sha256(f"{self.image.digest()} {self.factor}".encode()).hexdigest()
+
+    def size(self) -> tuple[int, int]:
+        width, height = self.image.size()
+        return width // self.factor, height // self.factor
+
+
+Image = FileImage | StoredImage | ReducedImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +198,10 @@ def open_test_set(
     split: str = "test",
     partial: bool = False,
     limit: int | None = None,
+    reduce: int = 1,
 ) -> TestSet:
-    """A test set, checked. `limit`: only so many pictures, evenly spread. Raises `DatasetError`."""
+    """A test set, checked. `limit`: only so many pictures, evenly spread; `reduce`: at this fraction of their size.
+    Raises `DatasetError`."""
     if split not in SPLITS:
         raise DatasetError(f"the split {split!r}; expected {', '.join(SPLITS)}", file=folder)
     notes: list[str] = []
@@ -197,7 +222,17 @@ def open_test_set(
         sizes = check_sizes(tuple(images))
         if kind in FACTS:
             notes += _size_notes(FACTS[kind], sizes, folder, partial)
+    if reduce > 1:
+        notes.append(f"pictures at 1/{reduce} of their size")
+        images = [_reduced(image, reduce) for image in images]
     return TestSet(name or (FACTS[kind].title if kind in FACTS else kind), kind, tuple(images), tuple(notes))
+
+
+def _reduced(image: TestImage, factor: int) -> TestImage:
+    sides = {
+        name: side and ReducedImage(side, factor) for name, side in (("input", image.input), ("truth", image.truth))
+    }
+    return replace(image, **sides, blur_px=image.blur_px and image.blur_px / factor)  # type: ignore[arg-type]
 
 
 def find_real_pairs(

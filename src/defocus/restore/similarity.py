@@ -49,6 +49,13 @@ def psnr(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "rgb") ->
 
 def ssim(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "grey", window: Window = "gaussian") -> float:
     """SSIM from −1 to 1; 1 for equal pictures."""
+    return float(np.mean(ssim_map(image, truth, channels=channels, window=window)))
+
+
+def ssim_map(
+    image: RgbPicture, truth: RgbPicture, *, channels: Channels = "grey", window: Window = "gaussian"
+) -> Float[np.ndarray, "inner_rows inner_cols channels"]:
+    """SSIM at each place where the window lies within the picture."""
     a, b = _checked(image, truth, channels)
     weights, unbiased = _window(window)
     if min(a.shape[:2]) < len(weights):
@@ -58,7 +65,7 @@ def ssim(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "grey", w
     def mean(values: np.ndarray) -> np.ndarray:
         return correlate1d(correlate1d(values, weights, axis=0), weights, axis=1)[inner, inner]
 
-    return float(np.mean(_similarity(a, b, mean, unbiased)))
+    return _similarity(a, b, mean, unbiased)
 
 
 def grey(image: Float[np.ndarray, "rows cols 3"]) -> Float[np.ndarray, "rows cols"]:

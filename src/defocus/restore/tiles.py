@@ -12,6 +12,7 @@ result is that of the whole picture; where not, what remains fades over the othe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -25,6 +26,8 @@ from ._torch import Tensor, nn, torch
 from .similarity import display_values
 
 PRECISIONS = ("float32", "bf16")
+TILE_PX = 512
+BYTES_PER_PX = 8192  # no network of the paper's size takes more for a picture as a whole; an upper bound by its widths
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,16 @@ def _step(x: Float[np.ndarray, "n"], width: float) -> Float[np.ndarray, "n"]:
     return t * t * (3.0 - 2.0 * t)
 
 
+def fitting_tile(shape: tuple[int, int], device: str | torch.device) -> int | None:
+    """None where half of a device's memory holds a picture of (rows, cols) as a whole, else the side of the tiles."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None if shape[0] * shape[1] * BYTES_PER_PX <= memory // 2 else TILE_PX
+
+
 def check_precision(name: str) -> None:
     """Raise `DefocusError` for a precision that networks are not run in."""
     if name not in PRECISIONS:
@@ -144,7 +157,7 @@ def deblur(
     model: nn.Module,
     image: Shaped[np.ndarray, "h w 3"],
     *,
-    tile_px: int = 512,
+    tile_px: int | None = TILE_PX,
     overlap_px: int = 64,
     device: str | torch.device = "cpu",
     precision: str = "float32",
@@ -152,10 +165,11 @@ def deblur(
     progress: Callable[[int, int], Any] | None = None,
 ) -> Float[np.ndarray, "h w 3"]:
     """What a network makes of a photograph of display values 0..1, or of whole numbers up to their type's white; values
-    are not clipped. `progress` is called with the tiles done and all.
+    are not clipped. Without `tile_px` it is taken as a whole. `progress` is called with the tiles done and all.
     """
     image = display_values(image)
     model = model.to(device).eval()
+    tile_px, overlap_px = (max(image.shape[:2]), 0) if tile_px is None else (tile_px, overlap_px)
     tiles = plan_tiles(image.shape[:2], tile_px, overlap_px, int(getattr(model, "multiple", 1)))
     restored = np.zeros(image.shape, np.float32)
     outputs = restored_tiles(model, image, tiles, device=device, precision=precision, batch=batch)
