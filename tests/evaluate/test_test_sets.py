@@ -12,6 +12,7 @@ from PIL import Image
 from defocus.errors import DatasetError, PhotoError
 from defocus.evaluate import test_sets
 from defocus.evaluate.test_sets import FACTS, FileImage, TestImage, open_test_set, unique_ids
+from defocus.files.pair_folders import find_pairs
 
 from ..synth.fake_folder import fake_folder
 
@@ -55,6 +56,41 @@ def test_published_sets(kind: str, sides: tuple[str, str], tmp_path: Path, monke
     limited = open_test_set(kind, tmp_path, limit=2)  # type: ignore[arg-type]
     assert [image.id for image in limited.images] == ["0", "1"]
     assert limited.notes == ("2 of 3 pictures, evenly spread",)
+
+
+def test_rtf_as_it_is_distributed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides in one folder, told apart by how their names begin."""
+    few(monkeypatch, "rtf", 2)
+    for n in range(2):
+        for seed, side in enumerate(("image", "sharp")):
+            picture(tmp_path / f"{side}_{n:02d}.bmp", seed=seed + 2 * n)
+    images = open_test_set("rtf", tmp_path).images
+    assert [image.id for image in images] == ["00", "01"]
+    assert [Path(image.input.place).name for image in images] == ["image_00.bmp", "image_01.bmp"]
+    assert [Path(image.truth.place).name for image in images if image.truth] == ["sharp_00.bmp", "sharp_01.bmp"]
+    (tmp_path / "sharp_01.bmp").unlink()
+    with pytest.raises(DatasetError, match=r"1 without a sharp one \(01\)"):
+        open_test_set("rtf", tmp_path)
+
+
+def test_folders_of_image_and_sharp_are_training_pairs(tmp_path: Path) -> None:
+    """SYNDOF and others like it have no splits: whatever is asked for is all of them."""
+    for side in ("image", "sharp"):
+        picture(tmp_path / side / "a.png")
+    _, pairs = find_pairs(tmp_path, "train")
+    assert [pair.pictures["sharp"].path for pair in pairs] == ["sharp/a.png"]
+
+
+def test_pictures_at_half_their_size(tmp_path: Path) -> None:
+    """Means of 2×2 pixels, as the paper has photographs of a phone."""
+    file = picture(tmp_path / "a.png", (41, 32))
+    test = open_test_set("photographs", tmp_path, reduce=2)
+    assert test.notes == ("pictures at 1/2 of their size",)
+    image = test.images[0].input
+    assert image.size() == (20, 16)
+    whole = np.asarray(Image.open(file), np.float64)[:, :40] / 255.0
+    np.testing.assert_allclose(image.read(), whole.reshape(16, 2, 20, 2, 3).mean((1, 3)), atol=1e-6)
+    assert image.digest() != FileImage(file).digest()
 
 
 def test_the_published_numbers() -> None:

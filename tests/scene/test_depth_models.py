@@ -9,8 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from defocus.cli import run
 from defocus.errors import DefocusError, DepthError, MissingExtraError
+from defocus.scene import depth_models
+from defocus.scene.depth_files import read_depth
 from defocus.scene.depth_models import MODELS, depth_anything_size, estimate_depth, focal_length_px
 
 PICTURE = np.random.default_rng(0).uniform(size=(48, 64, 3)).astype(np.float32)
@@ -143,6 +147,41 @@ def test_depth_anything_gives_metres_within_its_range(depth_anything: Path) -> N
     assert made.focal_from == "not used"
     again = estimate_depth(PICTURE, "depth-anything-indoor", weights=depth_anything)
     np.testing.assert_array_equal(made.depth.depth_m, again.depth.depth_m)
+
+
+def test_a_folder_goes_on_where_it_was_stopped(
+    depth_pro: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One loading for all photographs; depth maps that are there are kept; one bad photograph does not stop others."""
+    loads = []
+    load = depth_models._load
+    monkeypatch.setattr(depth_models, "_load", lambda *source: loads.append(source) or load(*source))
+    photos, out = tmp_path / "photos", tmp_path / "depth"
+    photos.mkdir()
+    stored = (PICTURE * 255).astype(np.uint8)
+    for name in ("a", "b"):
+        Image.fromarray(stored).save(photos / f"{name}.png")
+    (photos / "c.png").write_bytes(b"no picture")
+    command = ["depth", str(photos), "--out", str(out), "--weights", str(depth_pro)]
+    assert run(command) == 1
+    captured = capsys.readouterr()
+    assert "2 of 3 depth maps made, 0 were there already" in captured.out
+    assert "c.png" in captured.err
+    assert len(loads) == 1
+    made = read_depth(out / "a.npz").depth_m
+    expected = estimate_depth(stored.astype(np.float32) / 255, weights=depth_pro).depth.depth_m
+    np.testing.assert_allclose(made, expected, rtol=1e-3)
+    (photos / "c.png").unlink()
+    (out / "b.npz").unlink()
+    kept = (out / "a.npz").stat().st_mtime_ns
+    assert run(command) == 0
+    assert "1 of 2 depth maps made, 1 were there already" in capsys.readouterr().out
+    assert (out / "a.npz").stat().st_mtime_ns == kept
+    assert run([*command, "--focal-px", "90"]) == 0
+    assert "2 of 2 depth maps made" in capsys.readouterr().out
+    (out / "b.npz").write_bytes(b"mine")
+    assert run(command) == 2
+    assert "b.npz: was not made by this program" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", [(480, 640), (640, 480), (333, 1000), (2000, 3000), (100, 60)])

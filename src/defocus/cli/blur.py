@@ -130,12 +130,13 @@ class SharpOptions:
             from ..scene.depth_files import read_depth
 
             return read_depth(Path(source), scale_m=self.scale_m)
+        from ..scene.depth_models import DepthNetwork
         from .photo import estimated_depth
 
         if self.scale_m is not None:
             raise DefocusError(f"--scale-m is for depth files; {source} gives metres")
         bar(source)
-        return estimated_depth(photo, linear, source).depth
+        return estimated_depth(photo, linear, DepthNetwork(source)).depth
 
 
 @dataclass(frozen=True)

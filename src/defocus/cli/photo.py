@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..photo import Noise, Photo, RawPhoto
-    from ..scene.depth_models import DepthEstimate
+    from ..scene.depth_models import DepthEstimate, DepthNetwork
 
 
 def develop(
@@ -159,8 +159,8 @@ def _own_noise(photo: Photo) -> list[float] | str | None:
 
 
 def depth(
-    photo: PhotoArgument,
-    out: Annotated[Path, "The depth map: .npz, .npy, .png, .pfm, .dpt or .exr."],
+    photo: Annotated[Path, typer.Argument(help="A RAW file, or a PNG, JPEG or TIFF in sRGB; or a folder of them.")],
+    out: Annotated[Path, "The depth map: .npz, .npy, .png, .pfm, .dpt or .exr; of a folder, a folder for .npz files."],
     model: Annotated[str, "depth-pro, depth-anything-indoor or depth-anything-outdoor."] = "depth-pro",
     weights: Annotated[str | None, "A folder with the model, or another name in the cache."] = None,
     focal_px: Annotated[float | None, "Focal length in pixels; by default from EXIF, else the network's guess."] = None,
@@ -168,18 +168,27 @@ def depth(
     plot: FigureOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the depth of a photograph with a network, in metres."""
+    """Estimate the depth of a photograph, or of each of a folder, with a network, in metres.
+
+    Of a folder, depth maps that are there are kept: the same command goes on after a stop.
+    """
+    if photo.is_dir():
+        if plot is not None or as_json or scale_m is not None:
+            raise DefocusError("--plot, --json and --scale-m are for one photograph")
+        _depth_folder(photo, out, model, weights, focal_px)
+        return
     import numpy as np
 
     from ..photo import SRGB, encode, read_photo
     from ..scene.depth_files import check_depth_path, write_depth
+    from ..scene.depth_models import DepthNetwork
 
     check_outputs((out, partial(check_depth_path, writable=True)), (plot, "figure"), inputs=[photo])
     if out.suffix.lower() == ".png" and scale_m is None:
         raise DefocusError(f"{out}: a PNG holds whole numbers; say with --scale-m how many metres one is")
     light = read_photo(photo)
     linear = light.linear()
-    estimate = estimated_depth(light, linear, model, weights, focal_px)
+    estimate = estimated_depth(light, linear, DepthNetwork(model, weights=weights), focal_px)
     depth_map = estimate.depth
     write_depth(out, depth_map.depth_m, intrinsics=depth_map.intrinsics, scale_m=scale_m)
     origin = "EXIF" if estimate.focal_from == "given" and focal_px is None else estimate.focal_from
@@ -202,21 +211,63 @@ def depth(
     print_result(report, out, plot, as_json=as_json)
 
 
+def _depth_folder(source: Path, out: Path, model: str, weights: str | None, focal_px: float | None) -> None:
+    """Depth maps of all photographs of a folder, by one loaded network; what was made by other means is made anew."""
+    from ..files.journal import Journal
+    from ..files.ownership import OwnedFolder, file_sum
+    from ..photo import read_photo
+    from ..restore.deblurring import find_photos
+    from ..scene.depth_files import depth_bytes
+    from ..scene.depth_models import DepthNetwork, check_model
+
+    check_model(model)
+    names = {photo: f"{photo.stem}.npz" for photo in find_photos(source)}
+    for photo, name in names.items():
+        if twins := [other.name for other in names if other != photo and names[other] == name]:
+            raise DefocusError(f"{photo}: and {twins[0]} would both become {name}; move one of them away")
+    folder = OwnedFolder(out, "depth folder")
+    with folder.locked(), ProgressBar() as bar:
+        journal = Journal(folder.path / ".depths.jsonl", "name")
+        by = {"model": model, "weights": weights, "focal_px": focal_px}
+        about = {photo: {"by": by, "photo": file_sum(photo)} for photo in names}
+        missing = [p for p, name in names.items() if not (journal.is_done(name, **about[p]) and folder.owns(name))]
+        folder.require(*(names[photo] for photo in missing))
+        network = DepthNetwork(model, weights=weights) if missing else None
+        failures = []
+        for number, photo in enumerate(missing):
+            assert network is not None
+            bar(f"{photo.name} ({number + 1} of {len(missing)})", number / len(missing))
+            try:
+                light = read_photo(photo)
+                estimate = estimated_depth(light, light.linear(), network, focal_px)
+                folder.write(names[photo], depth_bytes(estimate.depth.depth_m, estimate.depth.intrinsics))
+            except DefocusError as error:
+                failures.append(str(error))
+                continue
+            journal.write(names[photo], **about[photo])
+    for failure in failures:
+        typer.echo(f"failed: {failure}", err=True)
+    there = len(names) - len(missing)
+    typer.echo(f"{len(missing) - len(failures)} of {len(names)} depth maps made, {there} were there already")
+    if failures:
+        raise typer.Exit(1)
+
+
 def estimated_depth(
-    photo: Photo, linear: np.ndarray, model: str, weights: str | None = None, focal_px: float | None = None
+    photo: Photo, linear: np.ndarray, network: DepthNetwork, focal_px: float | None = None
 ) -> DepthEstimate:
     """A network's depth of a photograph; its focal length from EXIF, where it is not given."""
     import numpy as np
 
     from ..photo import SRGB, encode
-    from ..scene.depth_models import estimate_depth, focal_length_px
+    from ..scene.depth_models import focal_length_px
 
     exif = photo.exif
     if focal_px is None:
         lengths = {"focal_mm": exif.focal_mm, "focal_35mm": exif.focal_35mm, "pixel_um": exif.pixel_um}
         focal_px = focal_length_px(photo.size, **lengths)
     srgb = np.clip(np.asarray(encode(linear, SRGB), dtype=np.float32), 0.0, 1.0)
-    return estimate_depth(srgb, model, weights=weights, focal_px=focal_px)
+    return network.estimate(srgb, focal_px)
 
 
 def scene(

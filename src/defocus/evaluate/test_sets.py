@@ -171,7 +171,9 @@ FACTS: dict[str, Facts] = {
         size_certain=True,
     ),
     "realdof": Facts("RealDOF", "source and target", ("", "RealDOF", "test"), {"test": 50}, size=(2320, 1536)),
-    "rtf": Facts("RTF", "source and target (or input and ground_truth)", ("", "test"), {"test": 22}, size=(360, 360)),
+    "rtf": Facts(
+        "RTF", "image_01, sharp_01, … in one folder, or source and target", ("", "test"), {"test": 22}, size=(360, 360)
+    ),
     "lfdof": Facts(
         "LFDOF",
         "test_data/input and test_data/ground_truth",
@@ -291,7 +293,24 @@ def published_pairs(kind: str, folder: str | Path, split: str) -> list[TestImage
         if side := blurred or sharp:
             other = " or ".join((SHARP if blurred else BLURRED)[:3])
             raise DatasetError(f"beside it there is no folder {other}; {facts.title} is {facts.arrange}", file=side)
+    if images := _prefixed_pairs(root):
+        return images
     raise DatasetError(f"no pairs of {facts.title} ({split}) here: expected {facts.arrange}", file=root)
+
+
+def _prefixed_pairs(root: Path) -> list[TestImage]:
+    """Pairs of one folder whose names begin with what their sides are called, as RTF's do: image_01, sharp_01."""
+    sides: dict[str, dict[str, Path]] = {"blurred": {}, "sharp": {}}
+    for path in pictures_by_name(open_store(root), suffixes=SUFFIXES).values():
+        head, _, rest = Path(path).stem.partition("_")
+        side = "blurred" if head in BLURRED else "sharp" if head in SHARP else ""
+        if rest and side:
+            sides[side][(Path(path).parent / rest).as_posix()] = root / path
+    names = matched_names(sides["blurred"], sides["sharp"], root)
+    return [
+        TestImage(short, FileImage(sides["blurred"][name]), FileImage(sides["sharp"][names[name]]))
+        for short, name in zip(unique_ids(list(names)), names, strict=True)
+    ]
 
 
 def pair_folders(blurred: Path, sharp: Path) -> list[TestImage]:

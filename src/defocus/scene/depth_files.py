@@ -13,6 +13,7 @@ Numbers are metres unless `scale_m` says how many metres one is. What is done ab
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import struct
@@ -69,6 +70,14 @@ def read_depth(path: str | Path, *, scale_m: float | None = None) -> DepthMap:
     return complete_depth(metres, intrinsics=intrinsics, file=path, notes=notes)
 
 
+def depth_bytes(depth_m: Plane, intrinsics: Intrinsics | None = None) -> bytes:
+    """A depth map in metres as an .npz file."""
+    extra = {} if intrinsics is None else {"intrinsics": np.array(intrinsics, dtype=np.float64)}
+    file = io.BytesIO()
+    np.savez_compressed(file, depth_m=np.ascontiguousarray(depth_m, dtype=np.float32), **extra)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
 def write_depth(
     path: str | Path,
     depth_m: Plane,
@@ -86,9 +95,7 @@ def write_depth(
     if scale_m is not None:
         raise DepthError(f"{kind} files are written in metres; a scale is for .png alone", file=path)
     if kind == ".npz":
-        extra = {} if intrinsics is None else {"intrinsics": np.array(intrinsics, dtype=np.float64)}
-        with writing_file(path) as file:
-            np.savez_compressed(file, depth_m=depth, **extra)  # type: ignore[arg-type]
+        write_file(path, depth_bytes(depth, intrinsics))
     elif kind == ".npy":
         with writing_file(path) as file:
             np.save(file, depth)

@@ -65,6 +65,40 @@ def focal_length_px(
     return None
 
 
+class DepthNetwork:
+    """A network that estimates depth, loaded once for many photographs.
+
+    `weights` is a folder, or a name in the cache, of another checkpoint of the same kind. `device` is torch's; by
+    default a GPU if there is one.
+    """
+
+    def __init__(
+        self, model: str = "depth-pro", *, weights: str | Path | None = None, device: str | None = None
+    ) -> None:
+        check_model(model)
+        self.source = MODELS[model] if weights is None else str(weights)
+        self._kind = KINDS[model]
+        self._torch, network = _load(self.source, self._kind)
+        self._device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
+        self._network = network.to(self._device)
+
+    def estimate(self, srgb: Float[np.ndarray, "height width 3"], focal_px: float | None = None) -> DepthEstimate:
+        """Depth of a photograph given as display sRGB, 0..1, at its full resolution; `focal_px` is the focal length in
+        pixels of this picture."""
+        check_picture(srgb, focal_px)
+        torch, network = self._torch, self._network
+        pixels = torch.from_numpy(np.ascontiguousarray(srgb, dtype=np.float32)).permute(2, 0, 1)[None].to(self._device)
+        with torch.inference_mode():
+            if self._kind == "depth_pro":
+                depth, focal, origin = _depth_pro(torch, network, pixels, focal_px, self.source)
+            else:
+                depth, focal, origin = depth_anything(torch, network, pixels), focal_px, "not used"
+        height, width = srgb.shape[:2]
+        intrinsics = None if focal is None else (focal, focal, (width - 1) / 2.0, (height - 1) / 2.0)
+        depth_map = complete_depth(depth.float().cpu().numpy(), intrinsics=intrinsics)
+        return DepthEstimate(depth_map, focal, origin, self.source)
+
+
 def estimate_depth(
     srgb: Float[np.ndarray, "height width 3"],
     model: str = "depth-pro",
@@ -73,31 +107,25 @@ def estimate_depth(
     focal_px: float | None = None,
     device: str | None = None,
 ) -> DepthEstimate:
-    """Depth of a photograph given as display sRGB, 0..1, at its full resolution.
+    """Depth of one photograph by a network that is loaded for it: see `DepthNetwork`."""
+    check_model(model)
+    check_picture(srgb, focal_px)
+    return DepthNetwork(model, weights=weights, device=device).estimate(srgb, focal_px)
 
-    `weights` is a folder, or a name in the cache, of another checkpoint of the same kind. `focal_px` is the focal
-    length in pixels of this picture. `device` is torch's; by default a GPU if there is one.
-    """
+
+def check_model(model: str) -> None:
+    """Raise `DefocusError` for a model that is not known."""
     if model not in MODELS:
         raise DefocusError(f"depth model {model!r}; known are {', '.join(MODELS)}")
+
+
+def check_picture(srgb: Float[np.ndarray, "height width 3"], focal_px: float | None) -> None:
+    """Raise `DefocusError` for what is no picture of display values, or no focal length."""
     if focal_px is not None and not 0.0 < focal_px < math.inf:
         raise DefocusError(f"focal length {focal_px} px; expected a positive number")
     check_floats(srgb, "display values")
     if srgb.ndim != 3 or srgb.shape[2] != 3 or not np.all(np.isfinite(srgb)):
         raise DefocusError(f"a picture of shape {srgb.shape}, or values that are not finite; expected [h, w, 3]")
-    source = MODELS[model] if weights is None else str(weights)
-    torch, network = _load(source, KINDS[model])
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    network = network.to(device)
-    pixels = torch.from_numpy(np.ascontiguousarray(srgb, dtype=np.float32)).permute(2, 0, 1)[None].to(device)
-    with torch.inference_mode():
-        if KINDS[model] == "depth_pro":
-            depth, focal, origin = _depth_pro(torch, network, pixels, focal_px, source)
-        else:
-            depth, focal, origin = depth_anything(torch, network, pixels), focal_px, "not used"
-    height, width = srgb.shape[:2]
-    intrinsics = None if focal is None else (focal, focal, (width - 1) / 2.0, (height - 1) / 2.0)
-    return DepthEstimate(complete_depth(depth.float().cpu().numpy(), intrinsics=intrinsics), focal, origin, source)
 
 
 def _load(source: str, kind: str) -> tuple[Any, Any]:
