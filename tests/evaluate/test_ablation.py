@@ -24,6 +24,7 @@ from defocus.evaluate.ablation import (
 )
 from defocus.evaluate.figures import draw_levels
 from defocus.evaluate.results import PictureRecord, Results
+from defocus.evaluate.table_file import Test
 from defocus.files.ownership import OwnedFolder
 from defocus.files.settings import settings_difference
 from defocus.restore.data import PairDataset
@@ -229,3 +230,20 @@ def test_the_report_tells_the_stages_and_progress_the_variant(
     assert "full synthesis: training: 1 of 3" in told
     assert "one depth: training: 1 of 3" in told
     assert "one depth: comparing with what is there\none depth: making pairs: 1 of 3\n" in told
+
+
+def test_nrknet_s_recipe_and_real_test_sets(tmp_path: Path) -> None:
+    """A recipe that goes back to its best weights finds them on pairs of its own; real test sets are judged as well."""
+    schedule = {"kind": "steps", "milestones": [0.5], "factors": [0.5], "reload_best": True}
+    real = Test(kind="realdof", folder=str(tmp_path / "realdof"))
+    study = AblationStudy(
+        small_plan(), settings(schedule=schedule, validation={"every": 2}), tmp_path / "study", real_tests=[real]
+    )
+    for variant in VARIANTS:
+        own = str(study.data_folder(variant).absolute())
+        training = study.training(variant, 0)
+        assert (training.data.folders, training.validation.folders) == ((own,), (own,))
+    assert study.table().tests[1:] == (real,)
+    with pytest.raises(DatasetError, match="there is no such folder"):
+        study.check()
+    assert run(["ablate", "plan.toml", "--out", str(tmp_path / "study"), "--test", "realdof"]) == 2

@@ -245,6 +245,9 @@ def ablate(
     photographs: Path | None = typer.Option(
         None, "--photographs", help="Real photographs to restore; needs a metric without truth."
     ),
+    tests: list[str] = typer.Option(
+        [], "--test", help="KIND=FOLDER of a real test set with truth, such as realdof=data/realdof; can be repeated."
+    ),
     metrics: str = typer.Option("psnr,ssim", "--metrics", help="Measures, such as psnr,ssim,niqe."),
     variants: str = typer.Option(
         "full,gaussian,no-isp,single-depth", "--variants", help="Which to make; 'paper' has the paper's own PSFs."
@@ -259,6 +262,8 @@ def ablate(
 
     leave_room()  # JAX and PyTorch share the GPU
     from ..evaluate.ablation import CURVES, AblationStudy, variants_of
+    from ..evaluate.table_file import Test
+    from ..files.settings import validated
     from ..restore.config import TrainConfig
     from ..synth.engines.local import LocalEngine
     from ..synth.plan import load_plan
@@ -269,7 +274,14 @@ def ablate(
         raise ConfigError(f"--seeds {seeds!r}; expected whole numbers, such as 0,1,2") from error
     training, measures = TrainConfig.from_toml(config, changes), [metric.strip() for metric in metrics.split(",")]
     chosen = variants_of([name.strip() for name in variants.split(",")])
-    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures, chosen)
+    real_tests = []
+    for text in tests:
+        kind, sign, folder = text.partition("=")
+        if not sign or kind == "photographs":
+            raise ConfigError(f"--test {text}: expected KIND=FOLDER, such as realdof=data/realdof")
+        settings = {"kind": kind, "folder": str(Path(folder).absolute())}
+        real_tests.append(validated(Test, settings, ConfigError))
+    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures, chosen, real_tests)
     study.check()
     with ProgressBar(counted=True) as bar:
         study.make_pairs(LocalEngine(workers), lambda name, state: show_synthesis(bar, state, name))

@@ -104,7 +104,7 @@ class AblationStudy:
     """A plan, the training of a network on its variants, and how they are judged; all of it goes to the folder `out`.
 
     Each seed is a training of its own. `photographs`: a folder of real ones, to look at: they are restored by all, and
-    drawn side by side.
+    drawn side by side. `real_tests`: test sets with a truth that all are judged on as well.
     """
 
     plan: Plan
@@ -114,6 +114,7 @@ class AblationStudy:
     photographs: Path | None = None
     metrics: Sequence[str] = ("psnr", "ssim")
     variants: Sequence[Variant] = VARIANTS
+    real_tests: Sequence[Test] = ()
 
     def check(self) -> None:
         """Raises `DefocusError` where the study cannot be carried out to its last table, or would not be fair."""
@@ -122,8 +123,6 @@ class AblationStudy:
             raise ConfigError("an ablation needs pairs to train on and pairs to test with: train.pairs and test.pairs")
         if config.validation.every and not plan.validation.pairs:
             raise ConfigError("validation.every is set, but the plan has no validation.pairs; set it to 0 or give some")
-        if config.schedule.reload_best:
-            raise ConfigError("schedule.reload_best chooses weights by the full synthesis, which is to be judged")
         if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
             raise ConfigError(f"seeds {list(self.seeds)}; expected different numbers")
         if config.data.kind != "pairs" or config.curriculum:
@@ -132,7 +131,7 @@ class AblationStudy:
         self.training(self.variants[0], self.seeds[0])
         build_loss(loss_name(config), **config.loss.options)  # a wrong network is refused on the way
         table = self.table()
-        ready_measures(table, [opened_set(test) for test in table.tests if test.kind == "photographs"])
+        ready_measures(table, [opened_set(test) for test in table.tests[1:]])
         for stage in config.stages:
             if stage.crop > plan.patch.size:
                 raise ConfigError(
@@ -168,10 +167,16 @@ class AblationStudy:
                     )
 
     def training(self, variant: Variant, seed: int) -> TrainConfig:
+<<<<<<< HEAD
         """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
         own, full = (str(self.data_folder(one).absolute()) for one in (variant, self.variants[0]))
+=======
+        """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone; with
+        a recipe that goes back to the best weights, on pairs of their own, or the full synthesis would choose them."""
+        own, full = (str(self.data_folder(one).absolute()) for one in (variant, VARIANTS[0]))
+>>>>>>> bd07ff2 (The ablation takes NRKNet's recipe and real test sets)
         data = {"kind": "pairs", "folders": [own], "weights": [], "plan": None}
-        validation = {"folders": [full], "split": "validation"}
+        validation = {"folders": [own if self.config.schedule.reload_best else full], "split": "validation"}
         return self.config.changed({"seed": seed, "data": data, "validation": validation})
 
     def train_variant(
@@ -201,6 +206,7 @@ class AblationStudy:
         tests = [Test(kind="pairs", folder=full, name="unseen lenses and scenes")]
         if self.photographs is not None:
             tests.append(Test(kind="photographs", folder=str(self.photographs.absolute()), name="real photographs"))
+        tests += self.real_tests
         settings = {"title": "Ablation", "rows": rows, "tests": tests, "metrics": list(self.metrics)}
         if self.plan.blur.levels_px:
             settings["blur_levels_px"] = list(self.plan.blur.levels_px)
@@ -248,7 +254,7 @@ class AblationStudy:
         ]
 
     def draw_curves(self, folder: OwnedFolder) -> None:
-        """Draw PSNR on the full synthesis's validation pairs while the networks learn, where there was validation."""
+        """Draw PSNR on validation pairs while the networks learn, where there was validation."""
         curves: dict[str, list[list[tuple[float, float]]]] = {}
         blurred = None
         for variant in self.variants:
@@ -264,7 +270,8 @@ class AblationStudy:
                     blurred = ("blurred pictures", float(rows[-1]["input_psnr"]))
         if curves:
             dashes = ", ".join(f"{seed} {line}" for seed, line in zip(self.seeds, LINES, strict=False))
-            title = "Validation on the full synthesis" + (f"; seed {dashes}" if len(self.seeds) > 1 else "")
+            pairs = "pairs of its own" if self.config.schedule.reload_best else "the full synthesis"
+            title = f"Validation on {pairs}" + (f"; seed {dashes}" if len(self.seeds) > 1 else "")
             folder.write(CURVES, figure_bytes(draw_training_curves(curves, "PSNR, dB", title, level=blurred)))
 
     def report(self, results: Results, same: dict[str, tuple[int, int]], missing: Sequence[str] = ()) -> str:
