@@ -167,14 +167,9 @@ class AblationStudy:
                     )
 
     def training(self, variant: Variant, seed: int) -> TrainConfig:
-<<<<<<< HEAD
-        """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone."""
-        own, full = (str(self.data_folder(one).absolute()) for one in (variant, self.variants[0]))
-=======
         """The settings of one training. All are validated on pairs of the full synthesis, for their curves alone; with
         a recipe that goes back to the best weights, on pairs of their own, or the full synthesis would choose them."""
-        own, full = (str(self.data_folder(one).absolute()) for one in (variant, VARIANTS[0]))
->>>>>>> bd07ff2 (The ablation takes NRKNet's recipe and real test sets)
+        own, full = (str(self.data_folder(one).absolute()) for one in (variant, self.variants[0]))
         data = {"kind": "pairs", "folders": [own], "weights": [], "plan": None}
         validation = {"folders": [own if self.config.schedule.reload_best else full], "split": "validation"}
         return self.config.changed({"seed": seed, "data": data, "validation": validation})
