@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from defocus.lens.prescription import Lens
-from defocus.optics.system import bucket_of
+from defocus.optics.system import Bucket, bucket_of
 
 from . import oracle
 from .conftest import pupil_points
