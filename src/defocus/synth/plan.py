@@ -1,7 +1,8 @@
 """The plan of a data set: everything that decides what is in it, checked before any work.
 
-A plan is a TOML file. Whatever it leaves out has the paper's setting. Two runs of equal plans make the same bytes, so
-a plan knows nothing of workers, engines or folders to write to.
+A plan is a TOML file. Whatever number it leaves out is the paper's; PSFs, compositing and response are ours unless it
+asks for the paper's (`plans/paper.toml` does). Two runs of equal plans make the same bytes, so a plan knows nothing of
+workers, engines or folders to write to.
 """
 
 from __future__ import annotations
