@@ -20,6 +20,7 @@ not installed is left out and named. The exit code is 1 where anything failed.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import multiprocessing
@@ -77,10 +78,13 @@ def outcome(kind: FuzzKind, number: int, seed: int, folder: Path) -> tuple[str, 
     """What becomes of an input ("refused", "accepted", or the signature of a failure), its bytes, and a traceback."""
     from defocus.errors import DefocusError
 
-    rng = random.Random(f"{kind.name} {seed} {number}")
-    data = b""
+    chance, data = f"{kind.name} {seed} {number}", b""
     try:
-        name, data, call = kind.attempt(rng, folder)
+        try:
+            name, data, call = kind.attempt(random.Random(chance), folder)
+        except MemoryError:  # of what earlier inputs left behind, not of this one
+            gc.collect()
+            name, data, call = kind.attempt(random.Random(chance), folder)
         try:
             verdict = call()
         except DefocusError as error:
@@ -333,17 +337,21 @@ def write_results(out: Path, runs: dict[str, Any]) -> None:
         "| kind | what reads it | tried | refused | accepted | failed | ms each |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]  # fmt: skip
-    failures: Counter[str] = Counter()
+    failures: list[str] = []
     for name, kind in KINDS.items():
         total = sums(runs, name)
         if total["tried"]:
             numbers = " | ".join(f"{total[key]:,}" for key in ("tried", "refused", "accepted", "failed"))
             lines.append(f"| {name} | {kind.about} | {numbers} | {1e3 * total['seconds'] / total['tried']:.2g} |")
         for seed, run in runs.items():
-            words = run["kinds"].get(name, {}).get("failures", {})
-            failures.update({f"{name}, seed {seed}: {word}": times for word, times in words.items()})
+            for word, times in run["kinds"].get(name, {}).get("failures", {}).items():
+                mend = run.get("mends", {}).get(f"{name}: {word}", "not mended")
+                failures.append(f"- {name}, seed {seed}: {times:,} × {word}. {mend}")
     if failures:
-        lines += ["", "Failures:", "", *(f"- {word}: {times:,}" for word, times in failures.most_common())]
+        lines += [
+            "", "Failures, and what was done about them; the inputs that were kept of those that are mended (the first "
+            "few of each kind) were tried again afterwards and are refused or accepted:", "", *failures,
+        ]  # fmt: skip
     (out / "fuzz.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -244,7 +244,7 @@ class Camera(eqx.Module):
         """The camera with its sensor that far behind the prescription's image plane; None focuses it again."""
         if sensor_shift_mm is not None:
             check_number(
-                "sensor shift", sensor_shift_mm, "mm", "a finite number, or None to focus", math.inf, -math.inf
+                "sensor shift", sensor_shift_mm, "mm", "one from −10,000 to 10,000, or None to focus", 1e4, -1e4
             )
         return self._with(sensor_shift_mm=sensor_shift_mm)
 

@@ -46,7 +46,7 @@ def check_number(
         return None
     try:
         plain = math.nan if isinstance(number, str | bytes) else float(number)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         plain = math.nan
     if not (plain > above and (below is None or plain < below)):
         raise DefocusError(f"{name} {value!r} {unit}".rstrip() + f"; expected {expected}")

@@ -495,4 +495,8 @@ def test_what_pickles_may_hold() -> None:
     from defocus.restore.perceptual import ArraysOnly
 
     data = pickle.dumps({"a": np.arange(3.0)}, protocol=3).replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
-    assert np.array_equal(ArraysOnly(io.BytesIO(data)).load()["a"], np.arange(3.0))
+    assert np.array_equal(ArraysOnly(io.BytesIO(data)).load()["a"].array(), np.arange(3.0))
+    for damage in ((b"f8", b"O8"), (b"K\x03\x85", b"K\x04\x85")):  # pointers that are none, a shape of more values
+        assert data.replace(*damage) != data
+        with pytest.raises((KeyError, ValueError)):
+            ArraysOnly(io.BytesIO(data.replace(*damage))).load()["a"].array()

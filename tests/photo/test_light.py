@@ -60,6 +60,7 @@ def test_settings_that_are_no_numbers() -> None:
     for wrong in (
         lambda: photo.synthesise_saturation(light, math.nan),
         lambda: photo.synthesise_saturation(light, -1.0),
+        lambda: photo.synthesise_saturation(light, 1e300),
         lambda: photo.draw_noise(KEY, math.nan),
         lambda: photo.Noise.make(math.nan, 0.0),
         lambda: photo.Response.contrast(math.nan),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import j1
 
 from defocus import Blades, Camera, psfs
 from defocus.camera import make_requests
@@ -20,7 +21,7 @@ from defocus.optics.wavefront import PupilRays
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.method import PsfMethod
-from defocus.psf.simple import fraunhofer
+from defocus.psf.simple import disk, disk_outside, fraunhofer
 from defocus.psf.wavefronts import wavefront_on_sphere
 from defocus.tracing import check_number
 
@@ -157,6 +158,16 @@ def test_fraunhofer_in_focus_is_airy() -> None:
     k = np.arange(65) - 32.0
     inside = np.hypot(*np.meshgrid(k, k)) < 0.6098 * 0.5875618 / 0.05
     assert psf[inside].sum() == pytest.approx(0.838, abs=0.03)
+    wide = fraunhofer(0.00125, 0.0, 587.5618, 6.0, 32)  # whose first dark ring is far outside
+    x = 2.0 * np.pi / 0.5875618 * 0.00125 * 96.0
+    assert wide[16, 0] / wide[16, 16] == pytest.approx((2.0 * j1(x) / x) ** 2, rel=0.01)
+    with pytest.raises(DefocusError, match="numerical aperture of 5e-05 spreads"):
+        fraunhofer(5e-5, 0.0, 587.5618, 6.0, 32)
+
+
+def test_a_disc_without_end_is_flat() -> None:
+    assert disk(1e200, 8) == pytest.approx(np.full((8, 8), 1.0 / 64.0))
+    assert disk_outside(1e200, 8) == 1.0
 
 
 def test_an_object_inside_the_lens_is_refused(summicron: Lens) -> None:

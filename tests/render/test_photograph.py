@@ -209,7 +209,7 @@ def test_what_is_refused(small: Camera) -> None:
     with pytest.raises(DefocusError, match="uint16; expected metres"):
         small.photograph(light, np.full((48, 64), 2000, np.uint16))
     for name, values in {
-        "saturation": (math.nan, -1.0, math.inf, "a", None),
+        "saturation": (math.nan, -1.0, math.inf, 1e300, 10**400, "a", None),
         "seed": (-1, 1.5),
         "parts": (0, 2.5),
         "tile_px": (0, "a"),
@@ -238,6 +238,7 @@ def test_a_camera_that_cannot_be_is_refused() -> None:
         ({"focus_m": 0.04}, r"focus distance of 0.04 m lies within its front focal point at 0.0\d+ m"),
         ({"sensor_shift_mm": math.nan}, "sensor shift nan mm"),
         ({"sensor_shift_mm": math.inf}, "sensor shift inf mm"),
+        ({"sensor_shift_mm": -1e12}, r"sensor shift -1000000000000\.0 mm"),
     ):
         with pytest.raises(DefocusError, match=message):
             Camera(lens, pixel_um=40.0, **options)

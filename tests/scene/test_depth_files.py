@@ -229,6 +229,16 @@ def test_no_more_of_an_exr_is_unpacked_than_a_photograph_has(tmp_path: Path, mon
         read_depth(file)
 
 
+def test_a_png_that_is_too_short_for_its_pixels(tmp_path: Path) -> None:
+    """Pillow would take what is missing for holes: 100 million of them in 100 bytes."""
+    write_depth(tmp_path / "a.png", np.full((4, 6), 2.0, np.float32), scale_m=0.001)
+    data = (tmp_path / "a.png").read_bytes()
+    head = b"IHDR" + struct.pack(">II", 6, 2**24) + data[24:29]
+    (tmp_path / "a.png").write_bytes(data[:12] + head + struct.pack(">I", zlib.crc32(head)) + data[33:])
+    with pytest.warns(), pytest.raises(DepthError, match=r"a\.png: truncated: \d+ bytes cannot hold 6×16777216 pixels"):
+        read_depth(tmp_path / "a.png", scale_m=0.001)
+
+
 def test_missing_exr_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "OpenEXR", None)
     (tmp_path / "d.exr").write_bytes(b"v/1\x01")

@@ -20,6 +20,7 @@ from scipy.ndimage import gaussian_filter
 
 from defocus.draw import draw_samples, save
 from defocus.errors import DatasetError, DefocusError, OwnershipError
+from defocus.files.pair_folders import find_pairs
 from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
@@ -115,6 +116,11 @@ def _edit_record(folder: Path, identity: str, edit: Callable[[dict], object]) ->
         (lambda r: r["files"]["sharp"].pop("bytes"), r"train-000003: its record is damaged: files\.sharp\.bytes: "),
         (lambda r: r.update(focus_m=math.nan), "train-000003: its record is damaged: focus_m: "),
         (lambda r: r.pop("lens"), "train-000003: its record is damaged: lens: "),
+        (lambda r: r.update(psf=[1]), "train-000003: its record is damaged: psf: "),
+        (
+            lambda r: r["files"]["sharp"].update(path="a\0"),
+            r"train-000003: its record is damaged: files\.sharp\.path: ",
+        ),
     ],
 )
 def test_records_that_contradict_are_named(tmp_path: Path, edit: Callable[[dict], object], problem: str) -> None:
@@ -122,6 +128,22 @@ def test_records_that_contradict_are_named(tmp_path: Path, edit: Callable[[dict]
     _edit_record(folder, "train-000003", edit)
     problems = verify_folder(folder).problems
     assert any(re.search(problem, line) for line in problems), problems
+
+
+def test_a_ledger_with_text_that_is_none(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 in any column, and pictures of no role, are refused with the file's name."""
+    folder = fake_folder(tmp_path / "set", pairs=(2, 0, 0))
+    _edit_record(folder, "train-000001", lambda r: r["files"].update(x=r["files"].pop("blurred")))
+    with pytest.raises(DatasetError, match=r"set: the record of 'train-000001' is damaged: pictures \['sharp', 'x'\]"):
+        find_pairs(folder, "train")
+    for column in ("status", "record"):
+        folder = fake_folder(tmp_path / column, pairs=(2, 0, 0))
+        with sqlite3.connect(folder / "ledger.sqlite") as db:
+            change = f"UPDATE items SET {column} = CAST(x'22{'c3a9' * 40}ac' AS TEXT) WHERE id = 'train-000001'"
+            db.execute(change)
+        db.close()
+        with pytest.raises(DatasetError, match=r"ledger\.sqlite: the ledger (is damaged|cannot be read)"):
+            verify_folder(folder)
 
 
 def test_bits_that_were_not_promised_and_pairs_that_lack(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def read_records(store: Store) -> Iterator[dict[str, Any]]:
             for split in SPLITS:
                 for identity, record in ledger.execute(rows, (split,)):
                     yield _checked_record(record, str(file), f"the record of {identity}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise DatasetError(f"the ledger is damaged: {error}", file=file) from error
 
 
@@ -174,11 +174,19 @@ def pictures_of(
 
 
 def _recorded_pairs(store: Store, split: str) -> list[PairFiles]:
-    return [
-        PairFiles(record["id"], pictures_of_record(record), _sums(record["files"]))
-        for record in read_records(store)
-        if record["split"] == split
-    ]
+    pairs = []
+    for record in read_records(store):
+        if record["split"] != split:
+            continue
+        pictures = pictures_of_record(record)
+        if not set(ROLES[:2]) <= pictures.keys() <= set(ROLES):
+            raise DatasetError(
+                f"the record of {record['id']!r} is damaged: pictures {list(pictures)}; expected "
+                f"{', '.join(ROLES[:2])} or {', '.join(ROLES)}",
+                file=store.root,
+            )
+        pairs.append(PairFiles(record["id"], pictures, _sums(record["files"])))
+    return pairs
 
 
 def _sums(files: Mapping[str, Mapping[str, Any]]) -> str:

@@ -32,6 +32,7 @@ PICTURES = tuple(KINDS)
 RAW_SUFFIXES = (".dng", ".cr2", ".cr3", ".crw", ".nef", ".arw", ".raf", ".rw2", ".orf", ".pef", ".srw")
 LINEAR = (".npy", ".npz")
 BAND_ROWS = 256  # of a photograph, that are worked on at a time
+MOST_EXPANSION = 1032  # of zlib: bytes from one
 _JPEG_EXIF_BYTES = 65_533 - len(HEAD)  # what one segment of a JPEG holds
 
 
@@ -197,6 +198,9 @@ def opened_image(source: str | Path | BinaryIO, file: str | Path, failure: type[
     """A picture opened by Pillow, whose complaints become `failure` with the file's name."""
     try:
         with Image.open(source) as image:
+            if image.format == "PNG" and image.width * image.height > 8 * MOST_EXPANSION * (size := _bytes_of(source)):
+                # Pillow would take all that is missing for black.
+                raise failure(f"truncated: {size:,} bytes cannot hold {image.width}×{image.height} pixels", file=file)
             yield image
     except UnidentifiedImageError as error:
         raise failure("cannot be decoded: not a picture of a kind that is read", file=file) from error
@@ -206,6 +210,15 @@ def opened_image(source: str | Path | BinaryIO, file: str | Path, failure: type[
         raise failure("cannot be decoded: damaged, or too large for the memory of this machine", file=file) from error
     except (OSError, SyntaxError, ValueError, zlib.error, ImageCms.PyCMSError) as error:
         raise failure(f"cannot be decoded: damaged or truncated: {error}", file=file) from error
+
+
+def _bytes_of(source: str | Path | BinaryIO) -> int:
+    if isinstance(source, str | Path):
+        return Path(source).stat().st_size
+    place = source.tell()
+    size = source.seek(0, io.SEEK_END)
+    source.seek(place)
+    return size
 
 
 # --- writing ---

@@ -295,8 +295,8 @@ def write_file(path: str | Path, data: bytes) -> None:
 def _check(path: str) -> None:
     """Raise `DatasetError` for a path that leaves the store."""
     parts = PurePosixPath(path).parts
-    if not parts or parts[0] == "/" or ".." in parts:
-        raise DatasetError("not a path within a data set", file=path)
+    if not parts or parts[0] == "/" or ".." in parts or "\0" in path:
+        raise DatasetError("not a path within a data set", file=path.replace("\0", "\\0"))
 
 
 def _temporary_name(name: str) -> str:

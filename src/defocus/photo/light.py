@@ -27,6 +27,7 @@ from ..tracing import check_number
 THRESHOLD = 0.95
 SLOPE = 20.0
 GREATEST_POWER = 4.0
+POWER_LIMIT = 1e4  # more is a mistake, and leaves float32 no room for the light beside it
 
 
 def as_linear_light(picture: Any, what: str = "a photograph") -> Float[np.ndarray, "rows cols 3"]:
@@ -69,8 +70,13 @@ def synthesise_saturation(
     linear: Shaped[Array | np.ndarray, "h w 3"], power: Float[Array | np.ndarray, ""] | float
 ) -> Float[Array, "h w 3"]:
     """Linear light with highlights of up to 1 + `power`."""
-    check_number("a power of highlights of", power, "", "a number from 0", math.inf, -math.ulp(0.0))
+    check_power("a power of highlights of", power)
     return _brightened(linear, power)
+
+
+def check_power(name: str, power: Any) -> None:
+    """Raise `DefocusError` for a power of highlights that is none."""
+    check_number(name, power, "", f"a number from 0, below {POWER_LIMIT:,.0f}", POWER_LIMIT, -math.ulp(0.0))
 
 
 @jax.jit

@@ -49,9 +49,12 @@ def read_photo(path: str | Path, *, orientation: int | None = None) -> Photo:
     if path.suffix.lower() not in PICTURES and head != SIGNATURE and not head.startswith(b"\xff\xd8\xff"):
         # Never the other way round: the preview inside a damaged RAW file would be taken for the photograph.
         return read_raw(path, orientation)
-    display, exif, notes = read_picture(path, orientation)
-    # float32 in numpy: 16-bit files keep their accuracy, and reading starts no device
-    linear = from_srgb(display).astype(np.float32)
+    try:
+        display, exif, notes = read_picture(path, orientation)
+        # float32 in numpy: 16-bit files keep their accuracy, and reading starts no device
+        linear = from_srgb(display).astype(np.float32)
+    except MemoryError as error:
+        raise PhotoError("too large for the memory of this machine", file=path) from error
     notes = [*notes, "an sRGB file, made linear by the sRGB curve: its camera's response and clipping stay in it"]
     return RgbPhoto(path, linear, exif, tuple(notes))
 

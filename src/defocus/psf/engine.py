@@ -342,7 +342,7 @@ def _counts(
     """The `count` that was asked for, or for each request and wavelength the size in use that holds what it needs."""
     if count is not None:
         return np.full(needed.shape, count)
-    return np.vectorize(size_of, otypes=[int])(np.nan_to_num(needed, nan=0.0, posinf=1e9))
+    return np.vectorize(size_of, otypes=[int])(np.minimum(np.nan_to_num(needed, nan=0.0, posinf=1e9), 1e9))
 
 
 def _statuses(optics: Any, samples: Int[np.ndarray, "requests waves"]) -> list[str]:

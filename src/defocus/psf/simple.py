@@ -17,6 +17,7 @@ from .propagate import SUPERSAMPLE
 
 MOST_POINTS = 2**14  # across the window of a Fraunhofer pattern
 FFT_SAMPLES = 2048  # most that the Fraunhofer pattern is computed with
+PUPIL_SAMPLES = 16  # across the pupil, at least: a single one would be a pattern without end
 
 
 def gaussian(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
@@ -30,12 +31,12 @@ def gaussian(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
 
 def disk(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
     """A uniform disc with the radius of the circle of confusion (pixels), each pixel by its covered area."""
-    radius = abs(radius_px)
+    radius = max(abs(radius_px), 1e-6)
     edges = np.arange(size + 1) - 0.5 - size // 2
     # Along x exactly, from the chords; along y by the midpoints of fine rows.
     rows = 256
     y = edges[0] + (np.arange(size * rows) + 0.5) / rows
-    chord = np.sqrt(np.maximum(radius**2 - y**2, 0.0))[:, None]
+    chord = radius * np.sqrt(np.maximum(1.0 - (y / radius) ** 2, 0.0))[:, None]
     reach = np.clip(edges[None, :], -chord, chord)
     psf = np.diff(reach, axis=1).reshape(size, rows, size).mean(axis=1)
     if psf.sum() <= 0.0:  # a disc far smaller than a row
@@ -57,7 +58,12 @@ def fraunhofer(
     if size * points > MOST_POINTS:
         raise DefocusError(f"{size} pixels take {size * points} points across, more than {MOST_POINTS}: take fewer")
     step = pixel / points
-    window = size * pixel + 2.0 * abs(defocus_mm) * na
+    if 2.0 * na * step * 4 * FFT_SAMPLES < PUPIL_SAMPLES * wavelength:
+        raise DefocusError(
+            f"a numerical aperture of {na:.3g} spreads its light over far more than {size} pixels of {pixel_um:g} µm: "
+            "take larger pixels or a smaller f-number"
+        )
+    window = max(size * pixel + 2.0 * abs(defocus_mm) * na, PUPIL_SAMPLES * wavelength / (2.0 * na))
     count = int(min(2 ** np.ceil(np.log2(window / step + 1.0)), FFT_SAMPLES * 4))
     s = np.fft.fftfreq(count) * wavelength / step  # direction cosines of the FFT's frequencies
     s2 = s[:, None] ** 2 + s[None, :] ** 2
@@ -80,9 +86,8 @@ def gaussian_outside(radius_px: float, window: int) -> float:
 
 def disk_outside(radius_px: float, window: int) -> float:
     """Part of a disc about pixel window // 2 that a square window does not hold."""
-    radius, half = abs(radius_px), window / 2.0
-    if radius <= half:
+    if 2.0 * abs(radius_px) <= window:
         return 0.0
-    x = (np.arange(2048) + 0.5) / 2048 * min(half, radius)
-    inside = 4.0 * float(np.minimum(np.sqrt(radius**2 - x**2), half).mean()) * min(half, radius)
-    return 1.0 - inside / (math.pi * radius**2)
+    half = window / (2.0 * abs(radius_px))  # in radii, which may be huge
+    x = (np.arange(2048) + 0.5) / 2048 * half
+    return 1.0 - 4.0 / math.pi * half * float(np.minimum(np.sqrt(1.0 - x**2), half).mean())

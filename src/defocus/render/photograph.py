@@ -23,7 +23,7 @@ from ..errors import DefocusError
 from ..photo import SRGB, Noise, Response, SensorColour, encode
 from ..photo import synthesise_saturation as brighten
 from ..photo.isp import expose, expose_sharp, noise_key
-from ..photo.light import as_linear_light
+from ..photo.light import as_linear_light, check_power
 from ..psf.bands import BandsLike, picture_bands
 from ..psf.engine import PsfOptions, Side
 from ..psf.window import window_for
@@ -129,7 +129,7 @@ class PhotographOptions:
             if not isinstance(value, int | np.integer) or not low <= value <= high:
                 raise DefocusError(f"{name} {value!r}; expected a whole number from {low} to {high}")
         check_number("step_px", self.step_px, "", "a positive number", math.inf)
-        check_number("saturation", self.saturation, "", "a number from 0", math.inf, -math.ulp(0.0))
+        check_power("saturation", self.saturation)
         if self.patch is not None and self.nodes is not None:
             raise DefocusError("a patch has one PSF for the whole picture; nodes are for the full field")
         if self.patch is not None and not (_is_pair(self.patch, float) and math.hypot(*self.patch) <= 1.0):

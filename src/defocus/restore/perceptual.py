@@ -29,6 +29,13 @@ KERNELS = ((11, 4, 2), (5, 1, 2), (3, 1, 1), (3, 1, 1), (3, 1, 1))  # pixels, st
 SMALLEST_PX = 32  # side of a picture whose last features have a pixel
 SHIFT, SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # of values from −1 to 1
 EPSILON = 1e-10
+# What the pickle of an array names; numpy moved the first.
+ARRAY_PARTS = (
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+)
 
 
 class Lpips(nn.Module):
@@ -107,14 +114,33 @@ def _files_here() -> list[Path]:
     )
 
 
+class _Reduction:
+    """What a pickle says of a numpy array or dtype: the arguments that make it, and its state.
+
+    numpy itself is not asked: states that do not fit together end the process (numpy 2.4).
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+        self.state: Any = ()
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray:
+        """The array of floats; a shape or dtype that does not fit its bytes raises."""
+        _, shape, kind, by_columns, data = self.state
+        dtype = np.dtype({"f2": np.float16, "f4": np.float32, "f8": np.float64}[kind.arguments[0]])
+        values = np.frombuffer(data, dtype.newbyteorder(kind.state[1]))
+        return values.reshape(shape, order="F" if by_columns else "C").astype(np.float32)
+
+
 class ArraysOnly(pickle.Unpickler):
-    """A pickle may name any function; of this one, only what numpy arrays need is taken."""
+    """A pickle may name any function; of this one, only what numpy arrays need is taken, as `_Reduction`."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return np.zeros(0).__reduce__()[0]  # numpy moved it; arrays know where it is
-        if module == "numpy" and name in ("ndarray", "dtype"):
-            return getattr(np, name)
+        if (module, name) in ARRAY_PARTS:
+            return _Reduction
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
 
 
@@ -126,9 +152,9 @@ def _read_flax(file: Path) -> dict[str, Tensor]:
             tree = ArraysOnly(stream).load()
         for n in range(len(CHANNELS)):
             layer, head = tree["AlexNet_0"][f"Conv_{n}"], tree[f"NetLinLayer_{n}"]["Conv_0"]
-            state[f"convolutions.{n}.weight"] = torch.tensor(np.transpose(layer["kernel"], (3, 2, 0, 1)))
-            state[f"convolutions.{n}.bias"] = torch.tensor(layer["bias"])
-            state[f"heads.{n}.weight"] = torch.tensor(np.transpose(head["kernel"], (3, 2, 0, 1)))
+            state[f"convolutions.{n}.weight"] = torch.tensor(layer["kernel"].array().transpose(3, 2, 0, 1))
+            state[f"convolutions.{n}.bias"] = torch.tensor(layer["bias"].array())
+            state[f"heads.{n}.weight"] = torch.tensor(head["kernel"].array().transpose(3, 2, 0, 1))
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror or error}", file=file) from error
     except Exception as error:  # bytes that are no such file may raise anything

@@ -53,8 +53,9 @@ class PairFolder:
     def __enter__(self) -> PairFolder:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.ledger is not None:
+            self.ledger.__exit__(kind, error, trace)
 
     def close(self) -> None:
         if self.ledger is not None:

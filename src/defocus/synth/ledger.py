@@ -56,13 +56,14 @@ class Ranking(NamedTuple):
 
 def ledger_failure(error: Exception, path: Path | str) -> DatasetError:
     """What SQLite says of a ledger, and what to do."""
-    full = isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error)
+    reason = " ".join(str(error).split())  # it may cite what is stored
+    full = isinstance(error, sqlite3.OperationalError) and not re.search("malformed|decode", reason)
     advice = (
         "is the disk full?"
         if full
         else "a damaged one can be moved away: `defocus synth run` makes it anew from the folder's own records"
     )
-    return DatasetError(f"the ledger cannot be read or written: {error}; {advice}", file=path)
+    return DatasetError(f"the ledger cannot be read or written: {reason}; {advice}", file=path)
 
 
 class Ledger:
@@ -102,7 +103,7 @@ class Ledger:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):  # the latter of text that is no UTF-8
             raise ledger_failure(error, self.path) from error
 
     # --- facts ---

@@ -191,7 +191,7 @@ class Sensor(PlanPart):
 
     isp: bool = True  # false: blurred as sRGB, without sensor and noise (the paper's ablation)
     noise: float = Field(1e-5, ge=0, le=1)  # reference of β₁ and of β₂ (a standard deviation); 0: none
-    saturation: float = Field(4.0, ge=0)  # greatest power
+    saturation: float = Field(4.0, ge=0, lt=1e4)  # greatest power
     # From light to display values: srgb, contrast:1.3, gamma:2.2, or a file, whose curve becomes part of the plan.
     response: str | tuple[tuple[float, float], ...] = "srgb"
     dual_pixel: bool = False  # also what the left and the right half of each pixel see

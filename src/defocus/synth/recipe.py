@@ -80,8 +80,8 @@ class Recipe:
 
 
 def _require_inside(path: str) -> str:
-    if path.startswith("/") or ".." in path.split("/"):
-        raise ValueError(f"{path} is not a path within a data set")
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise ValueError(f"{path!r} is not a path within a data set")
     return path
 
 
@@ -99,9 +99,13 @@ class _PairPictures(TypedDict):
     right: NotRequired[_PictureFacts]
 
 
+class _PsfFacts(TypedDict):
+    psf: NotRequired[dict[str, Any]]
+
+
 @cache
 def _record_checks() -> tuple[tuple[str, TypeAdapter[Any]], ...]:
-    return ("", TypeAdapter(Recipe)), ("files", TypeAdapter(_PairPictures))
+    return ("", TypeAdapter(Recipe)), ("", TypeAdapter(_PsfFacts)), ("files", TypeAdapter(_PairPictures))
 
 
 def record_fault(record: dict[str, Any]) -> str:
