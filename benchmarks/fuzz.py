@@ -349,8 +349,8 @@ def write_results(out: Path, runs: dict[str, Any]) -> None:
                 failures.append(f"- {name}, seed {seed}: {times:,} × {word}. {mend}")
     if failures:
         lines += [
-            "", "Failures, and what was done about them. The inputs kept of those that are mended (the first few of each "
-            "kind; of ended processes made again from the seed) were tried again, and are refused:", "", *failures,
+            "", "Failures, and what was done about them. The inputs kept of those that are mended (the first few of "
+            "each kind; of ended processes made again from the seed) were tried again, and are refused:", "", *failures,
         ]  # fmt: skip
     (out / "fuzz.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
