@@ -233,7 +233,7 @@ def test_pairs_of_two_epochs_in_one_batch(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("defocus.restore.loader.OnTheFlyDataset", Fake)
     plan = tmp_path / "plan.toml"
-    plan.write_text("")
+    plan.write_text("# every default\n")
     data = TrainLoader(settings(steps=5, batch=3, data={"kind": "synthesis", "length": 5, "plan": str(plan)}), CPU)
     values = []
     for step in range(5):

@@ -133,13 +133,13 @@ def test_records_that_contradict_are_named(tmp_path: Path, edit: Callable[[dict]
 def test_a_ledger_with_text_that_is_none(tmp_path: Path) -> None:
     """Bytes that are no UTF-8 in any column, and pictures of no role, are refused with the file's name."""
     folder = fake_folder(tmp_path / "set", pairs=(2, 0, 0))
-    _edit_record(folder, "train-000001", lambda r: r["files"].update(x=r["files"].pop("blurred")))
-    with pytest.raises(DatasetError, match=r"set: the record of 'train-000001' is damaged: pictures \['sharp', 'x'\]"):
+    _edit_record(folder, "train-000003", lambda r: r["files"].update(x=r["files"].pop("blurred")))
+    with pytest.raises(DatasetError, match=r"set: the record of 'train-000003' is damaged: pictures \['sharp', 'x'\]"):
         find_pairs(folder, "train")
     for column in ("status", "record"):
         folder = fake_folder(tmp_path / column, pairs=(2, 0, 0))
         with sqlite3.connect(folder / "ledger.sqlite") as db:
-            change = f"UPDATE items SET {column} = CAST(x'22{'c3a9' * 40}ac' AS TEXT) WHERE id = 'train-000001'"
+            change = f"UPDATE items SET {column} = CAST(x'22{'c3a9' * 40}ac' AS TEXT) WHERE id = 'train-000003'"
             db.execute(change)
         db.close()
         with pytest.raises(DatasetError, match=r"ledger\.sqlite: the ledger (is damaged|cannot be read)"):
