@@ -134,7 +134,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["train", str(file), "--write", str(tmp_path / "other.toml")]) == 2
     assert "is a file, no recipe, and --write copies recipes" in capsys.readouterr().err
     assert run(["train", "restormer", "--write", str(tmp_path / "nowhere" / "other.toml")]) == 2
-    assert "other.toml: cannot be written: No such file" in capsys.readouterr().err
+    assert "other.toml: cannot be written: there is no folder" in capsys.readouterr().err
     assert run(["train", str(file), "--check", "--set", "seed=9"]) == 0
     assert json.loads(capsys.readouterr().out)["seed"] == 9
     assert run(["train", "restormr", "--out", str(tmp_path)]) == 2
