@@ -81,6 +81,8 @@ def test_other_arrays_are_refused() -> None:
         photo.as_linear_light(np.zeros((4, 4)), "a page")
     with pytest.raises(PhotoError, match="complex"):
         photo.as_linear_light(np.zeros((4, 4, 3), complex))
+    with pytest.raises(PhotoError, match="its mean is -1; expected light"):
+        photo.as_linear_light(np.full((4, 4, 3), -1.0))
     holed = np.zeros((4, 4, 3))
     holed[2, 1, 0] = np.nan
     with pytest.raises(PhotoError, match="row 2, column 1"):

@@ -31,7 +31,8 @@ POWER_LIMIT = 1e4  # more is a mistake, and leaves float32 no room for the light
 
 
 def as_linear_light(picture: Any, what: str = "a photograph") -> Float[np.ndarray, "rows cols 3"]:
-    """The picture as float32 linear light; `PhotoError` for whole numbers, another shape, or values not finite."""
+    """The picture as float32 linear light; `PhotoError` for whole numbers, another shape, values not finite, or a
+    negative mean."""
     array = np.asarray(picture)
     check_floats(array, what)
     if array.ndim != 3 or array.shape[2] != 3 or array.size == 0 or array.dtype.kind != "f":
@@ -42,6 +43,8 @@ def as_linear_light(picture: Any, what: str = "a photograph") -> Float[np.ndarra
     if not np.isfinite(light).all():
         row, column, _ = np.argwhere(~np.isfinite(light))[0].tolist()
         raise PhotoError(f"{what}: its pixel in row {row}, column {column} is not a finite number")
+    if (mean := float(light.mean(dtype=np.float64))) < 0.0:  # noise about black may be, but not a whole picture
+        raise PhotoError(f"{what}: its mean is {mean:.3g}; expected light, which is not negative")
     return light
 
 
