@@ -256,8 +256,8 @@ def _show_preview(preview: PlanPreview) -> None:
     typer.echo(f"about {bytes_text(preview.bytes_needed)} of pictures{free}")
     if preview.blur_px:
         unsafe = f"; no lens is safe for {preview.unsafe} more" if preview.unsafe else ""
-        middle = sorted(preview.blur_px)[len(preview.blur_px) // 2]
-        typer.echo(f"largest blur radius of {len(preview.blur_px)} candidates, median {middle:.2g} px{unsafe}:")
+        count, median = len(preview.blur_px), preview.median_blur_px
+        typer.echo(f"largest blur radius of {count} candidates, median {median:.2g} px{unsafe}:")
         typer.echo("\n".join(blur_bars(preview.blur_px)))
     for name, why in preview.rejected_lenses:
         typer.echo(f"lens left out: {name}: {why}")

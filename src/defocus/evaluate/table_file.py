@@ -95,9 +95,7 @@ class EvaluationTable(_TablePart):
     """What is compared with what, by which measures."""
 
     title: str = "Evaluation"
-    paper: bool = (
-        False  # whether the paper's numbers stand beside ours, where it has the same network, training and test
-    )
+    paper: bool = False  # whether the paper's numbers stand beside ours, where it has the same row and test
     rows: tuple[TableRow, ...] = Field(min_length=1)
     tests: tuple[Test, ...] = Field(min_length=1)
     metrics: tuple[str, ...] = Field(("psnr", "ssim"), min_length=1)

@@ -9,14 +9,11 @@ function theorem, of any order, so neither mode of differentiation goes through 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float, Int
 
 from .batch import any_lens
@@ -24,7 +21,6 @@ from .batch import any_lens
 NEWTON_STEPS = 12
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
 LEAST_RATE = 0.05  # growth of a ray's height above the surface; less is grazing, negative is the surface's back
-FARTHEST = 1e15  # r² / scale² of a ray gone astray, whose powers shall stay finite
 TOLERANCE = 1e-9  # mm; a ray whose last Newton step was longer has not converged
 
 
@@ -56,7 +52,7 @@ def sag(
         u = r2 / shape.scale**2
         orders = jnp.arange(1, shape.even.shape[-1] + 1)
         scaled = shape.even * shape.scale ** (2 * orders)
-        value, derivative = _polynomial(scaled, u)  # Σ a_k u^(k−1) and its derivative in u
+        value, derivative = _horner(scaled, u)  # Σ a_k u^(k−1) and its derivative in u
         z = z + u * value
         slope = slope + 2.0 / shape.scale**2 * (value + u * derivative)
     if shape.odd.shape[-1]:
@@ -64,46 +60,22 @@ def sag(
         rho = jnp.sqrt(jnp.where(u > 0.0, u, 1.0)) * (u > 0.0)  # differentiable at the vertex
         orders = jnp.arange(1, shape.odd.shape[-1] + 1)
         scaled = shape.odd * shape.scale ** (2 * orders + 1)
-        value, derivative = _polynomial(scaled, u)  # Σ b_k u^(k−1), terms b_k ρ^(2k+1)
+        value, derivative = _horner(scaled, u)  # Σ b_k u^(k−1), terms b_k ρ^(2k+1)
         z = z + rho * u * value
         slope = slope + rho / shape.scale**2 * (3.0 * value + 2.0 * u * derivative)
     return z, slope, exists
 
 
-def _polynomial(
+def _horner(
     coefficients: Float[Array, " terms"], u: Float[Array, "*rays"]
 ) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"]]:
     """Σ_k a_k u^k, k from 0, and its derivative."""
-    return _horner(coefficients, u), _horner(_derivative(coefficients), u)
-
-
-def _derivative(coefficients: Float[Array, " terms"]) -> Float[Array, " fewer"]:
-    return coefficients[1:] * np.arange(1, coefficients.shape[-1])
-
-
-@jax.custom_jvp
-def _horner(coefficients: Float[Array, " terms"], u: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-    """Σ_k a_k u^k. Its derivative is a polynomial again; the compiler's time is in its twenty operations, once each."""
     value = jnp.zeros_like(u)
+    derivative = jnp.zeros_like(u)
     for k in range(coefficients.shape[-1] - 1, -1, -1):
+        derivative = derivative * u + value
         value = value * u + coefficients[k]
-    return value
-
-
-def _horner_derivative(primals, tangents):  # type: ignore[no-untyped-def]
-    (coefficients, u), (change, moved) = primals, tangents
-    rate = jnp.zeros_like(u)
-    if not isinstance(moved, SymbolicZero):
-        rate = rate + _horner(_derivative(coefficients), u) * moved
-    if not isinstance(change, SymbolicZero):
-        powers = [jnp.ones_like(u)]
-        for _ in range(1, len(coefficients)):
-            powers.append(powers[-1] * jnp.minimum(u, FARTHEST))
-        rate = rate + jnp.tensordot(change, jnp.stack(powers), axes=1)
-    return _horner(coefficients, u), rate
-
-
-_horner.defjvp(_horner_derivative, symbolic_zeros=True)
+    return value, derivative
 
 
 def intersect(
@@ -162,28 +134,14 @@ def _meet(
     return t - shift, shift
 
 
+@_meet.defjvp
 def _meet_derivative(primals, tangents):  # type: ignore[no-untyped-def]
     """dt = −dF / F_t for F(shape, ray, t) = 0; t comes from `_meet` itself, so the rule can be differentiated again."""
     t, shift = _meet(*primals)
     shape, position, direction, _ = primals
-    (x, y, _), (l, m, n) = position, direction
-    px, py = x + t * l, y + t * m
-    r2 = px * px + py * py
-    slope = sag(shape, r2)[1]
-    rate = n - slope * (px * l + py * m)
-    bent, shifted, turned = tangents[:3]
-    moved = jnp.zeros_like(t)
-    for tangent, reach in ((shifted, 1.0), (turned, t)):
-        if not isinstance(tangent, SymbolicZero):
-            moved = moved + reach * (tangent[2] - slope * (px * tangent[0] + py * tangent[1]))
-    changes = {name: v for name, v in vars(bent).items() if not isinstance(v, SymbolicZero)}
-    if changes:
-        own = {name: getattr(shape, name) for name in changes}
-        moved = moved - jax.jvp(lambda own: sag(replace(shape, **own), r2)[0], (own,), (changes,))[1]
+    _, rate, _ = _above(shape, position, direction, t)
+    _, moved = jax.jvp(lambda s, p, d: _above(s, p, d, t)[0], primals[:-1], tangents[:-1])
     return (t, shift), (-moved / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0), jnp.zeros_like(shift))
-
-
-_meet.defjvp(_meet_derivative, symbolic_zeros=True)
 
 
 def _iterate(

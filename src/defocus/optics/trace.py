@@ -77,7 +77,7 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
     )
 
     # Gradients compute a crossing again on their way back: its two hundred intermediate arrays, kept for each surface,
-    # would make their program four times as large and four times as slow.
+    # would make their program twice as large and four times as slow.
     @partial(jax.checkpoint, prevent_cse=False)
     def cross(carry, surface):  # type: ignore[no-untyped-def]
         position, direction, path, alive, worst, worst_at, at_stop = carry

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -39,22 +38,18 @@ def _radial_table(degree: int) -> Float[np.ndarray, "modes powers"]:
 
 def basis(x: Float[Array, "*points"], y: Float[Array, "*points"], degree: int) -> Float[Array, "*points modes"]:
     """The modes that are even in x, at points of the unit disk, y along the meridian; each has unit RMS there."""
-
-    # ρ^m cos(mψ) are the real parts of (y + ix)^m; what is left of each mode is a polynomial in ρ². Written out, these
-    # few products and their derivatives would take the compiler seconds: they are loops.
-    def turn(power, _):  # type: ignore[no-untyped-def]
-        real, imaginary = power
-        return (real * y - imaginary * x, imaginary * y + real * x), real
-
-    def grow(power, _):  # type: ignore[no-untyped-def]
-        return power * (x * x + y * y), power
-
-    one = jnp.ones_like(x)
-    real = jax.lax.scan(turn, (one, jnp.zeros_like(x)), None, degree + 1)[1]
-    powers = jax.lax.scan(grow, one, None, degree // 2 + 1)[1]
-    radial = jnp.moveaxis(powers, 0, -1) @ jnp.asarray(_radial_table(degree)).T
+    rho2 = x * x + y * y
+    # ρ^m cos(mψ) are the real parts of (y + ix)^m; what is left of each mode is a polynomial in ρ².
+    real, imaginary = [jnp.ones_like(x)], [jnp.zeros_like(x)]
+    for _ in range(degree):
+        real.append(real[-1] * y - imaginary[-1] * x)
+        imaginary.append(imaginary[-1] * y + real[-2] * x)
+    powers = [jnp.ones_like(x)]
+    for _ in range(degree // 2):
+        powers.append(powers[-1] * rho2)
+    radial = jnp.stack(powers, axis=-1) @ jnp.asarray(_radial_table(degree)).T
     order = np.array([m for _, m in cosine_modes(degree)])
-    return radial * jnp.moveaxis(real, 0, -1)[..., order]
+    return radial * jnp.stack(real, axis=-1)[..., order]
 
 
 @lru_cache

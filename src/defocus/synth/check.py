@@ -39,6 +39,11 @@ class PlanPreview:
     bytes_needed: int
     bytes_free: int | None
 
+    @property
+    def median_blur_px(self) -> float:
+        """Median of the largest blur radii; nan where none was drawn."""
+        return _median(self.blur_px)
+
 
 def preview_plan(
     plan: PlanLike,
@@ -112,9 +117,13 @@ def blur_bars(blur_px: Sequence[float]) -> list[str]:
     return lines
 
 
+def _median(blur_px: Sequence[float]) -> float:
+    return float(np.median(blur_px)) if blur_px else float("nan")
+
+
 def _blur_warnings(blur_px: Sequence[float]) -> list[str]:
-    median = float(np.median(blur_px)) if blur_px else np.inf
-    if median >= LEAST_BLUR_PX:
+    median = _median(blur_px)
+    if not median < LEAST_BLUR_PX:
         return []
     return [
         f"half of the pairs will be blurred by less than {median:.2g} px, nearly sharp: make pixels smaller "
