@@ -58,15 +58,20 @@ def quantise(
     step = jnp.maximum(extent / steps, 1e-6).astype(jnp.float32)
     nearest = jnp.clip(jnp.round((far - coc_px) / step), 0, layers - 1).astype(jnp.int32)
 
-    count = jax.ops.segment_sum(jnp.ones(coc_px.size, jnp.float32), nearest.ravel(), layers)
+    count = jax.ops.segment_sum(jnp.ones(coc_px.size, jnp.int32), nearest.ravel(), layers)
 
     def mean(values: Float[Array, "rows cols"]) -> Float[Array, "layers"]:
-        # Above the least of the layer, so that a layer of equal pixels has exactly their value.
-        least = jnp.where(count > 0.0, jax.ops.segment_min(values.ravel(), nearest.ravel(), layers), 0.0)
-        above = jax.ops.segment_sum((values - least[nearest]).ravel(), nearest.ravel(), layers)
-        return least + above / jnp.maximum(count, 1.0)
+        """In whole parts above the least of the layer.
 
-    used = count > 0.0
+        So a layer of equal pixels has exactly their value, and a GPU, which adds in any order, the same sum each time.
+        """
+        part = jnp.maximum(values.max() - values.min(), 1e-30).astype(jnp.float32) * 2.0**-30
+        least = jnp.where(count > 0, jax.ops.segment_min(values.ravel(), nearest.ravel(), layers), 0.0)
+        above = jnp.round((values - least[nearest]) / part).astype(jnp.int64)
+        total = jax.ops.segment_sum(above.ravel(), nearest.ravel(), layers)
+        return least + (total / jnp.maximum(count, 1)).astype(jnp.float32) * part
+
+    used = count > 0
     index = jnp.arange(layers, dtype=jnp.float32)
     nominal = far - index * step
     coc = jnp.where(used, mean(coc_px), nominal)
