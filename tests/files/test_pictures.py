@@ -162,6 +162,13 @@ def test_damage_is_named(picture: np.ndarray, tmp_path: Path) -> None:
     text.write_text("hello")
     with pytest.raises(PhotoError, match=r"text\.png: .*not a picture"):
         read_photo(text)
+    odd = tmp_path / "odd.tif"
+    write_picture(odd, picture, bits=8)
+    strips = struct.pack("<HH", 273, 4)  # where the strips lie, as whole numbers of 32 bits; as floats of 32 bits:
+    assert strips in odd.read_bytes()
+    odd.write_bytes(odd.read_bytes().replace(strips, struct.pack("<HH", 273, 11)))
+    with pytest.raises(PhotoError, match=r"odd\.tif: cannot be decoded"):
+        read_photo(odd)
 
 
 def test_kinds_that_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ RAW_SUFFIXES = (".dng", ".cr2", ".cr3", ".crw", ".nef", ".arw", ".raf", ".rw2", 
 LINEAR = (".npy", ".npz")
 BAND_ROWS = 256  # of a photograph, that are worked on at a time
 MOST_EXPANSION = 1032  # of zlib: bytes from one
+PILLOWS = (OSError, SyntaxError, ValueError, TypeError, LookupError, struct.error)  # what damage raises there
 _JPEG_EXIF_BYTES = 65_533 - len(HEAD)  # what one segment of a JPEG holds
 
 
@@ -208,7 +210,7 @@ def opened_image(source: str | Path | BinaryIO, file: str | Path, failure: type[
         raise failure(str(error), file=file) from error
     except MemoryError as error:
         raise failure("cannot be decoded: damaged, or too large for the memory of this machine", file=file) from error
-    except (OSError, SyntaxError, ValueError, zlib.error, ImageCms.PyCMSError) as error:
+    except (*PILLOWS, zlib.error, ImageCms.PyCMSError) as error:
         raise failure(f"cannot be decoded: damaged or truncated: {error}", file=file) from error
 
 
