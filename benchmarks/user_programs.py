@@ -99,13 +99,17 @@ def measure(name: str, calls: int) -> list[dict[str, float]]:
     return times
 
 
-def fresh(name: str, calls: int, folder: str) -> list[dict[str, float]]:
-    """`measure` in a process of its own, with compiled programs kept in `folder`."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    environment |= {"DEFOCUS_CACHE": folder, "JAX_PLATFORMS": "cpu"}
+def environment(folder: str) -> dict[str, str]:
+    """Variables of a process that keeps compiled programs in `folder`."""
+    others = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    return others | {"DEFOCUS_CACHE": folder, "JAX_PLATFORMS": "cpu"}
+
+
+def fresh(name: str, calls: int, variables: dict[str, str]) -> list[dict[str, float]]:
+    """`measure` in a process of its own with these environment variables."""
     code = f"import json, user_programs; print(json.dumps(user_programs.measure({name!r}, {calls})))"
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, env=environment, cwd=Path(__file__).parent
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, env=variables, cwd=Path(__file__).parent
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -136,8 +140,8 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "programs": {}}
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder:
-            cold = fresh(name, 1, folder)
-            again = fresh(name, 2, folder)
+            cold = fresh(name, 1, environment(folder))
+            again = fresh(name, 2, environment(folder))
         result["programs"][name] = {"cold": cold[0], "again": again[0], "next_call": again[1]}
         print(name, result["programs"][name], flush=True)
     options.out.mkdir(parents=True, exist_ok=True)
