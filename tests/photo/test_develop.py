@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,11 @@ import pytest
 from defocus.cli import run
 from defocus.photo import SensorColour, encode, inverse_isp, read_picture
 
+from ..dng import write_dng
+
 
 @pytest.fixture(scope="module")
-def raw(smooth: np.ndarray, write_dng: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def raw(smooth: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A RAW file of the smooth image, taken by the camera that the file describes."""
     from defocus.photo import read_photo
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,10 @@ from defocus.photo import RawPhoto, RgbPhoto, read_bare_mosaic, read_photo
 from defocus.photo.demosaic import PATTERNS, turned
 from defocus.photo.photos import choose_gains, choose_matrix, matrix_of_model
 
+from ..dng import write_dng
+
 SHAPE = (96, 128)
 XTRANS = "GGRGGBGGBGGRBRGRBGGGBGGRGGRGGBRBGBRG"
-Writer = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def _grid(tile: tuple[int, ...]) -> np.ndarray:
     return np.tile(np.array(tile).reshape(2, 2), (SHAPE[0] // 2, SHAPE[1] // 2))
 
 
-def test_levels_of_each_colour(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_levels_of_each_colour(stored: np.ndarray, tmp_path: Path) -> None:
     photo = read_photo(write_dng(tmp_path / "a.dng", stored, black=(500, 510, 520, 530)))
     assert isinstance(photo, RawPhoto)
     black = _grid((500, 510, 520, 530))
@@ -41,7 +41,7 @@ def test_levels_of_each_colour(stored: np.ndarray, write_dng: Writer, tmp_path: 
     assert (photo.exif.make, photo.exif.model) == ("Canon", "Test")
 
 
-def test_values_beyond_the_levels(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_values_beyond_the_levels(stored: np.ndarray, tmp_path: Path) -> None:
     beyond = stored.copy()
     beyond[0, :2] = (16000, 400)
     mosaic = read_photo(write_dng(tmp_path / "a.dng", beyond)).mosaic
@@ -51,7 +51,7 @@ def test_values_beyond_the_levels(stored: np.ndarray, write_dng: Writer, tmp_pat
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
-def test_patterns_and_orientations(pattern: str, orientation: int, write_dng: Writer, tmp_path: Path) -> None:
+def test_patterns_and_orientations(pattern: str, orientation: int, tmp_path: Path) -> None:
     """Each colour carries its own number: in the upright mosaic every pixel must still know its colour."""
     numbers = {"R": 4000, "G": 8000, "B": 12000}
     values = _grid(tuple(numbers[c] for c in pattern))
@@ -70,9 +70,7 @@ def test_patterns_and_orientations(pattern: str, orientation: int, write_dng: Wr
 
 
 @pytest.mark.parametrize("active", [(4, 2, 96, 128), (5, 3, 95, 127), (4, 3, 94, 127), (7, 2, 96, 126)])
-def test_the_visible_area_keeps_the_colours_in_place(
-    active: tuple[int, int, int, int], write_dng: Writer, tmp_path: Path
-) -> None:
+def test_the_visible_area_keeps_the_colours_in_place(active: tuple[int, int, int, int], tmp_path: Path) -> None:
     """The file's pattern begins at its active area, which may begin anywhere, even at odd pixels."""
     top, left, *_ = active
     numbers = {"R": 4000, "G": 8000, "B": 12000}
@@ -88,7 +86,7 @@ def test_the_visible_area_keeps_the_colours_in_place(
         np.testing.assert_allclose(photo.mosaic[planes == name], (number - 512) / (15872 - 512), atol=1e-6)
 
 
-def test_white_balance_and_matrix(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_white_balance_and_matrix(stored: np.ndarray, tmp_path: Path) -> None:
     photo = read_photo(write_dng(tmp_path / "a.dng", stored))
     np.testing.assert_allclose(photo.colour.white_balance, (2.0, 1.0, 1.6), rtol=1e-4)
     matrix = np.asarray(photo.colour.camera_to_srgb)
@@ -113,7 +111,7 @@ def _planes(pattern: str) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("neutral", [None, (0.0, 1.0, 1.0)])
 def test_invalid_white_balance_becomes_daylight(
-    neutral: tuple[float, ...] | None, stored: np.ndarray, write_dng: Writer, tmp_path: Path
+    neutral: tuple[float, ...] | None, stored: np.ndarray, tmp_path: Path
 ) -> None:
     photo = read_photo(write_dng(tmp_path / "a.dng", stored, neutral=neutral))
     np.testing.assert_allclose(photo.colour.white_balance, (2.651, 1.0, 1.389), atol=2e-3)
@@ -122,9 +120,7 @@ def test_invalid_white_balance_becomes_daylight(
 
 
 @pytest.mark.parametrize("matrix", [None, np.zeros((3, 3))])
-def test_a_zero_matrix_is_reported(
-    matrix: np.ndarray | None, stored: np.ndarray, write_dng: Writer, tmp_path: Path
-) -> None:
+def test_a_zero_matrix_is_reported(matrix: np.ndarray | None, stored: np.ndarray, tmp_path: Path) -> None:
     photo = read_photo(write_dng(tmp_path / "a.dng", stored, matrix=matrix))
     np.testing.assert_array_equal(photo.colour.camera_to_srgb, np.eye(3))
     assert photo.notes == ("no valid colour matrix: the sensor's colours were taken for sRGB's",)
@@ -132,7 +128,7 @@ def test_a_zero_matrix_is_reported(
         photo.balanced("daylight")
 
 
-def test_neither_white_balance_nor_matrix(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_neither_white_balance_nor_matrix(stored: np.ndarray, tmp_path: Path) -> None:
     path = write_dng(tmp_path / "a.dng", stored, matrix=None, neutral=None)
     with pytest.raises(UnsupportedPhotoError, match=r"a\.dng: LibRaw knows neither .*`--mosaic`"):
         read_photo(path)
@@ -175,7 +171,7 @@ def test_the_rules_for_the_matrix() -> None:
         assert choose_matrix(broken, zero)[0] is None
 
 
-def test_an_already_demosaiced_file(write_dng: Writer, tmp_path: Path) -> None:
+def test_an_already_demosaiced_file(tmp_path: Path) -> None:
     rgb = np.random.default_rng(1).integers(600, 9000, (*SHAPE, 3))
     photo = read_photo(write_dng(tmp_path / "a.dng", rgb, pattern=None, orientation=6, neutral=(1.0, 1.0, 1.0)))
     assert isinstance(photo, RgbPhoto)
@@ -186,20 +182,20 @@ def test_an_already_demosaiced_file(write_dng: Writer, tmp_path: Path) -> None:
     np.testing.assert_allclose(photo.linear(), expected, atol=1e-5)
 
 
-def test_xtrans_is_refused(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_xtrans_is_refused(stored: np.ndarray, tmp_path: Path) -> None:
     path = write_dng(tmp_path / "a.dng", stored, pattern=XTRANS, repeat=(6, 6), make="Fujifilm")
     with pytest.raises(UnsupportedPhotoError, match=r"a\.dng: an X-Trans sensor"):
         read_photo(path)
 
 
-def test_levels_that_cannot_be(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_levels_that_cannot_be(stored: np.ndarray, tmp_path: Path) -> None:
     path = write_dng(tmp_path / "a.dng", stored, black=(4000,), white=3000)
     with pytest.raises(PhotoError, match=r"a\.dng: white levels .* not above the black levels"):
         read_photo(path)
 
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.9])
-def test_a_truncated_file_is_named(part: float, stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_a_truncated_file_is_named(part: float, stored: np.ndarray, tmp_path: Path) -> None:
     path = write_dng(tmp_path / "whole.dng", stored)
     data = path.read_bytes()
     cut = tmp_path / "cut.dng"
@@ -208,7 +204,7 @@ def test_a_truncated_file_is_named(part: float, stored: np.ndarray, write_dng: W
         read_photo(cut)
 
 
-def test_pages_without_end(stored: np.ndarray, write_dng: Writer, tmp_path: Path) -> None:
+def test_pages_without_end(stored: np.ndarray, tmp_path: Path) -> None:
     """A page that follows itself: the first ones are looked at, not all of them."""
     file = write_dng(tmp_path / "loop.dng", stored)
     data = bytearray(file.read_bytes())

@@ -28,6 +28,7 @@ from defocus.synth.show import show_pair
 from defocus.synth.sources import find_sources, read_source
 from defocus.synth.tasks import make_tasks, plan_shards
 
+from ..dng import write_dng
 from .conftest import contents, write_plan
 
 WIDTH, HEIGHT = 120, 80
@@ -220,7 +221,7 @@ def test_a_corrupt_raw_file(tmp_path: Path, tiny_plan: dict[str, Any], capsys: p
     folder = tmp_path / "raw"
     folder.mkdir()
     for k in range(3):
-        write_dng(folder / f"r{k}.dng", k)
+        write_dng(folder / f"r{k}.dng", np.random.default_rng(k).integers(600, 9000, (HEIGHT, WIDTH)))
         np.savez(folder / f"r{k}.npz", depth_m=np.full((HEIGHT, WIDTH), 2.0 + k, np.float32))
     file = write_plan(tmp_path / "plan.toml", tiny_plan | {"sources": [{"kind": "raw", "folder": str(folder)}]})
     assert run(["synth", "check", str(file)]) == 0  # whole, it can be read
@@ -232,22 +233,6 @@ def test_a_corrupt_raw_file(tmp_path: Path, tiny_plan: dict[str, Any], capsys: p
         message = refusal(capsys)
         assert "none of its 1 photographs can be read, the first: " in message
         assert str(broken) in message
-
-
-def write_dng(path: Path, seed: int) -> None:
-    """A small DNG of a Bayer sensor."""
-    import tifffile
-
-    stored = np.random.default_rng(seed).integers(600, 9000, (HEIGHT, WIDTH)).astype(np.uint16)
-    matrix = (6461, 10000, -1164, 10000, -857, 10000, -3825, 10000, 11597, 10000, 2534, 10000, -416, 10000, 1540, 10000,
-              6039, 10000)  # fmt: skip
-    tags = [
-        (271, 2, None, "Canon", True), (272, 2, None, "Test", True), (33421, 3, 2, (2, 2), True),
-        (33422, 1, 4, bytes((0, 1, 1, 2)), True), (50706, 1, 4, bytes((1, 4, 0, 0)), True),
-        (50708, 2, None, "Canon Test", True), (50714, 4, 1, 512, True), (50717, 4, 1, 15872, True),
-        (50721, 10, 9, matrix, True), (50728, 5, 3, (5, 10, 1, 1, 5, 8), True), (50778, 3, 1, 21, True),
-    ]  # fmt: skip
-    tifffile.imwrite(path, stored, photometric=32803, extratags=tags, metadata=None)
 
 
 def test_unreadable_sources_fail_alone(
