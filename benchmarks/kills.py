@@ -15,7 +15,8 @@ others all of them. `synth` has one process and two workers in turn. Four starts
 that outlives them, so that the next leader meets workers of the last; the fifth begins a cluster of its own, which must
 end with it.
 
-Counts are added to those that the JSON file holds already, after each round, and a page is written beside it.
+Counts are added to those that the JSON file holds already, after each round, and a page is written beside it. What the
+page should say of kills that are not counted stands in the file's list "notes".
 """
 
 from __future__ import annotations
@@ -428,7 +429,8 @@ def added(results: list[dict[str, Any]]) -> dict[str, Any]:
         before = works.setdefault(work["name"], work | dict.fromkeys(SUMS, 0) | {"wrong": []})
         sums = {key: before[key] + work[key] for key in SUMS}
         works[work["name"]] = work | sums | {"wrong": before["wrong"] + work["wrong"]}
-    return {"machines": machines, "works": [works[name] for name in WORKS if name in works]}
+    notes = dict.fromkeys(note for result in results for note in result.get("notes", ()))
+    return {"machines": machines, "works": [works[name] for name in WORKS if name in works], "notes": list(notes)}
 
 
 def line(work: dict[str, Any]) -> str:
@@ -457,6 +459,7 @@ def write(results: dict[str, Any], file: Path) -> None:
         *map(line, results["works"]),
         "",
         *(f"- {work['name']}: {wrong.strip()}" for work in results["works"] for wrong in work["wrong"]),
+        *(f"- {note}" for note in results["notes"]),
     ]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(results, indent=1) + "\n")
