@@ -358,8 +358,8 @@ class Camera(eqx.Module):
         """`psf` while JAX differentiates, batches or compiles: no errors, nan instead."""
         if method != "wave":
             raise DefocusError(f"method {method!r} has no derivatives; 'wave' has")
-        if not options.exact:
-            raise DefocusError("exact=False has no derivatives: leave it out")
+        if options.coarse:
+            raise DefocusError("coarse PSFs have no derivatives: leave it out")
         known = concrete(self)
         if size is None:
             depth = concrete(depth_m)
@@ -453,8 +453,8 @@ def psfs(
     rows = _rows(cameras, depth_m, field)
     if method not in ENGINE_METHODS:
         raise DefocusError(f"method {method!r} is for one PSF at a time; many are computed by wave and paper")
-    if method == "paper" and (not settings.exact or any(camera.iris is not None for camera, _, _ in rows)):
-        raise DefocusError(f"method 'paper' knows no {'iris blades' if settings.exact else 'exact = False'}")
+    if method == "paper" and (settings.coarse or any(camera.iris is not None for camera, _, _ in rows)):
+        raise DefocusError(f"method 'paper' knows no {'coarse' if settings.coarse else 'iris blades'}")
     _check_points([d for _, d, _ in rows], [f for _, _, f in rows], size)
     axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if relative_illumination else {}
     every = [*rows, *((camera, depth, (0.0, 0.0)) for camera, depth in axis.values())]

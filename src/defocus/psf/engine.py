@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,6 +32,7 @@ from .method import WAVE, PsfMethod, SampleCount
 from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .pupil_function import PupilFunction
+from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error, ray_intensity_batch
 from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_supersampling, supersampling_bucket
 from .wavefronts import WavefrontBlock, Wavefronts, backend_kind, point_wavefronts, wavefront_blocks
 from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
@@ -43,7 +44,9 @@ PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
 PROGRAMS_AT_ONCE = 8  # on a GPU
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
 MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
-FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of PSFs that need not be exact
+FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of coarse PSFs
+OF_RAYS = 0  # points per pixel, where light is that of rays
+RAY_ERROR = 0.01  # relative L1, as it is estimated, up to which a PSF is that of its rays
 
 Side = Literal["left", "right"]
 SIDES: dict[Side | None, float] = {None: 0.0, "left": -1.0, "right": 1.0}
@@ -56,22 +59,27 @@ class PsfOptions:
     """How PSFs are computed, the same for every request of a call; the defaults are the best that we know.
 
     `side` keeps the light of half the lens. `samples` across the pupil and points per pixel (`supersample`) follow from
-    the traced rays unless they are set. Where pixels are much larger than what diffraction does, PSFs that are not
-    `exact` are those of a longer wavelength: see `_on_pixels`. `double` propagates in double precision.
+    the traced rays unless they are set. Large blurs on large pixels are those of their rays with the diffraction of the
+    pupil's edge (`ray_density`), where that is within about 0.01 of the light waves in relative L1; `exact` takes light
+    waves always. With `coarse`, what is left to light waves has those of a longer wavelength: see `_on_pixels`.
+    `double` propagates in double precision.
     """
 
     side: Side | None = None
     samples: int | None = None
     supersample: int | None = None
-    exact: bool = True
+    exact: bool = False
+    coarse: bool = False
     double: bool = False
 
     def __post_init__(self) -> None:
         if self.side not in SIDES:
             raise DefocusError(f"side {self.side!r}; expected left or right, or None for the whole lens")
-        for name, switch in (("exact", self.exact), ("double", self.double)):
+        for name, switch in (("exact", self.exact), ("coarse", self.coarse), ("double", self.double)):
             if not isinstance(switch, bool | np.bool_):
                 raise DefocusError(f"{name} {switch!r}; expected True or False")
+        if self.exact and self.coarse:
+            raise DefocusError("exact and coarse: take one of them")
         for name, count, most in (("samples", self.samples, MOST_SAMPLES), ("supersample", self.supersample, 99)):
             if count is not None and not (isinstance(count, int | np.integer) and 1 <= count <= most):
                 raise DefocusError(f"{name} {count!r}; expected a whole number from 1 to {most}, or None for enough")
@@ -158,10 +166,13 @@ class TracedRequests:
         options: PsfOptions,
         rows: Sequence[int] | None = None,
         progress: Progress | None = None,
+        points: int | None = None,
     ) -> PsfBatch:
-        """PSFs of some of the requests (all), in the order of `rows`, which differ."""
+        """PSFs of some of the requests (all), in the order of `rows`, which differ.
+
+        `points` per pixel are those of light waves where the options name none.
+        """
         numbers = np.arange(len(self.requests)) if rows is None else np.asarray(rows, int)
-        options = replace(options, supersample=options.supersample or self.method.supersample)
         pitch = np.asarray(self.requests.points.pixel, float)[numbers]
         arrays = np.zeros((len(numbers), len(self.bands.names), size, size), np.float32)
         reports: list[Report] = [{} for _ in numbers]
@@ -169,7 +180,7 @@ class TracedRequests:
         for block in self.blocks:
             members = [k for k, row in enumerate(block.rows) if row in place]
             to = [place[block.rows[k]] for k in members]
-            psfs = self._propagate(block, np.array(members, int), pitch[to], size, options, progress)
+            psfs = self._propagate(block, np.array(members, int), pitch[to], size, options, points, progress)
             for i, (array, report) in zip(to, psfs, strict=True) if members else ():
                 reports[i] = report
                 if array is not None:
@@ -196,8 +207,7 @@ class TracedRequests:
         while groups:
             window = min(groups)
             rows = groups.pop(window)
-            points = options.supersample or self.method.supersample or points_per_pixel(window)
-            batch = self.psfs(window, replace(options, supersample=points), rows, progress)
+            batch = self.psfs(window, options, rows, progress, points_per_pixel(window))
             for row, array, report in zip(rows, batch.psf, batch.reports, strict=True):
                 report["window_px"] = window
                 fits = report["status"] == "ok"
@@ -215,6 +225,7 @@ class TracedRequests:
         pixel: Float[np.ndarray, " requests"],
         size: int,
         options: PsfOptions,
+        points_each: int | None,
         progress: Progress | None,
     ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
         """Group by samples, propagate, fold wavelengths into bands; a PSF (None where there is none) and its report.
@@ -224,14 +235,20 @@ class TracedRequests:
         places = np.array(block.places)[members]
         pitch = np.full(block.arrays.in_front.shape[0], pixel[0])
         pitch[places] = pixel
-        fringe = 0.0 if options.exact else FRINGE_PX
-        pupils, needed, finest = _on_pixels(
+        fringe = FRINGE_PX if options.coarse else 0.0
+        pupils, needed, finest, error = _on_pixels(
             block.arrays, pitch, size * pitch, fringe, SIDES[options.side], count=self.method.samples
         )
         optics = jax.tree.map(lambda leaf: leaf[members], block.summary)
-        needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
+        needed, finest, error = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest, error)))
+        asked = options.supersample or self.method.supersample
         samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
-        points = _counts(finest, options.supersample, supersampling_bucket)
+        points = _counts(finest, asked or points_each, supersampling_bucket)
+        if not (options.exact or options.samples or asked):
+            rays = error <= RAY_ERROR
+            blur_px = np.abs(optics.wavefront.blur).max((-2, -1)) / pixel[:, None]
+            cells = _counts(CELLS_PER_PIXEL * blur_px, None, partial(bucket, sizes=CELL_BUCKETS[backend_kind()]))
+            samples, points = np.where(rays, cells, samples), np.where(rays, OF_RAYS, points)
         status = _statuses(optics, samples)
         across = size * points.max(1)
         for row in np.flatnonzero(across > MOST_POINTS):
@@ -251,20 +268,23 @@ class TracedRequests:
         def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
             (count, supersample), pairs = job
             batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
+            way = partial(
+                intensity_batch,
+                supersample=supersample,
+                transform=self.method.transform,
+                one_period=self.method.one_period,
+            )
             for start in range(0, len(pairs), batch):
                 part = pairs[start : start + batch]
                 rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
                 light: Intensity = jax.device_get(
-                    intensity_batch(
+                    (ray_intensity_batch if supersample == OF_RAYS else way)(
                         _take_pupils(pupils, places[rows[:, 0]], rows[:, 1]),
                         pixel[rows[:, 0]],
                         np.asarray(len(part)),
                         samples=count,
                         size=size,
-                        supersample=supersample,
                         dtype=dtype,
-                        transform=self.method.transform,
-                        one_period=self.method.one_period,
                     )
                 )
                 here = tuple(np.array(part).T)
@@ -277,7 +297,7 @@ class TracedRequests:
         # A GPU's programs compile side by side, and one copies to the host while another computes.
         with ThreadPoolExecutor(1 if backend_kind() == "cpu" else PROGRAMS_AT_ONCE) as pool:
             list(pool.map(propagate, sorted(jobs.items())))
-        counts = {"samples": samples, "samples_needed": needed, "supersample": points}
+        counts = {"samples": samples, "samples_needed": needed, "supersample": points, "ray_error": error}
         yield from _folded(optics, status, pixels, measures, counts, self.bands, pixel, self.method)
 
     def pupil_areas(self) -> Float[np.ndarray, " requests"]:
@@ -312,8 +332,9 @@ def _on_pixels(
     side: Float[Array, ""],
     *,
     count: SampleCount,
-) -> tuple[PupilFunction, Float[Array, "requests waves"], Float[Array, "requests waves"]]:
-    """The pupils of one side of the lens, and how many samples and points per pixel they take on these pixels.
+) -> tuple[PupilFunction, *tuple[Float[Array, "requests waves"], ...]]:
+    """The pupils of one side of the lens, how many samples and points per pixel they take on these pixels, and how far
+    the light of their rays is off (relative L1, an estimate).
 
     With a `fringe_px` above 0 the same rays are propagated at a wavelength so long that the finest fringes, λ / 2h, are
     that many pixels wide. Where pixels are far larger than the Airy disc, PSFs are those of the rays, whatever the
@@ -322,6 +343,7 @@ def _on_pixels(
     """
     wavefront, pupil, pitch = waves.wavefront, waves.pupil, pixel[:, None]
     finest = wavefront.wavelength / (2.0 * wavefront.radius)
+    error = ray_error(pupil, pitch / finest)
     longer = jnp.maximum(fringe_px * pitch / finest, 1.0)
     wavelength = wavefront.wavelength * longer
     pupil = eqx.tree_at(
@@ -333,6 +355,7 @@ def _on_pixels(
         pupil,
         count(waves, window[:, None], wavelength),
         needed_supersampling(wavefront.radius, wavefront.core, pitch, wavelength),
+        error,
     )
 
 
@@ -453,7 +476,7 @@ def _folded(
         elif not light:
             yield None, {"status": "no light falls into the window"}
         elif (
-            report["supersample"] > 1  # points measure no energy
+            report["supersample"] != 1  # points measure no energy
             and (method.supersample is None or report["blur_mm"] / pitch > size / 2.0)  # nor may a method's own few
             and (refusal := spill_refusal(report["energy_outside"], report["blur_mm"] / pitch, size))
         ):

@@ -128,10 +128,17 @@ def _evaluate(
     return jnp.matmul(jnp.matmul(t, c, precision="highest"), t.T, precision="highest")
 
 
-def _mask(
-    pupil: PupilFunction, g: Float[Array, " samples"], samples: int, dtype: jnp.dtype
-) -> Float[Array, "samples samples"]:
-    """The part of each cell that lies inside the rim, from the signed distance to it."""
+class RimDistance(eqx.Module):
+    """How far the cells of a grid lie inside the rim."""
+
+    inside: Float[Array, "rows columns"]  # direction cosines, along the normal; negative outside
+    normal_x: Float[Array, "rows columns"]  # of the rim, where it is nearest
+    normal_y: Float[Array, "rows columns"]
+
+
+def rim_of(pupil: PupilFunction, g: Float[Array, " samples"]) -> RimDistance:
+    """The rim as the cells around `g` on both axes see it, rows along +y; `g` in halves of the pupil's rectangle."""
+    dtype = g.dtype
     half = pupil.half.astype(dtype)
     offset = (pupil.centre - pupil.pupil_centre).astype(dtype)
     meridian = pupil.meridian.astype(dtype)
@@ -150,9 +157,17 @@ def _mask(
     unit = 1.0 / jnp.maximum(rho, 1e-12)
     radial_x, radial_y = x * unit, y * unit
     perp_x, perp_y = _to_photograph(along * unit, -across * unit, meridian)  # towards growing ψ
-    normal_x, normal_y = (radial_x - tilt * perp_x) / length, (radial_y - tilt * perp_y) / length
-    cell = (jnp.abs(normal_x) * half[0] + jnp.abs(normal_y) * half[1]) * (2.0 / samples)
-    mask = jnp.clip(0.5 + (rim - rho) / length / cell, 0.0, 1.0)
+    return RimDistance((rim - rho) / length, (radial_x - tilt * perp_x) / length, (radial_y - tilt * perp_y) / length)
+
+
+def _mask(
+    pupil: PupilFunction, g: Float[Array, " samples"], samples: int, dtype: jnp.dtype
+) -> Float[Array, "samples samples"]:
+    """The part of each cell that lies inside the rim, from the signed distance to it."""
+    half = pupil.half.astype(dtype)
+    rim = rim_of(pupil, g)
+    cell = (jnp.abs(rim.normal_x) * half[0] + jnp.abs(rim.normal_y) * half[1]) * (2.0 / samples)
+    mask = jnp.clip(0.5 + rim.inside / cell, 0.0, 1.0)
     side = pupil.side.astype(dtype)
     from_split = (pupil.centre[0] - pupil.split).astype(dtype) + half[0] * g
     part = jnp.clip(0.5 + side * from_split * (samples / 2.0) / half[0], 0.0, 1.0)

@@ -188,7 +188,7 @@ def take_photograph(
         np.asarray(layers.used),
         bands=bands,
         most_px=options.most_kernel_px,
-        options=PsfOptions(side=options.side, exact=options.exact),
+        options=PsfOptions(side=options.side, exact=options.exact, coarse=not options.exact),
         relative_illumination=options.relative_illumination,
         progress=options.stage("PSFs"),
     )

@@ -98,7 +98,7 @@ def find_layer_psfs(
     for side, own in patches.items():
         # The paper computes every PSF in the whole kernel; its samples, not its window, tell what is dark.
         least = kernel if plan.psf.kind == "paper" else 0
-        fitted = traced.fitted_psfs(radii, kernel, PsfOptions(side=side, exact=plan.psf.exact), least)
+        fitted = traced.fitted_psfs(radii, kernel, _options(plan, side), least)
         for (p, k), psf in zip(rows, fitted, strict=True):
             own[p].add(k, blurs[p].recipe.lens, psf)
     return patches
@@ -118,10 +118,12 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera
         for recipe, camera in zip(recipes, cameras, strict=True)
     ]
     traced = _trace(plan, blurs, [(p, 0) for p in range(len(blurs))])
-    fitted = traced.fitted_psfs(
-        [0.0] * len(blurs), plan.patch.kernel, PsfOptions(exact=plan.psf.exact), least_px=OFFSET_WINDOW
-    )
+    fitted = traced.fitted_psfs([0.0] * len(blurs), plan.patch.kernel, _options(plan), least_px=OFFSET_WINDOW)
     return [None if psf.array is None else _highest(psf.array.mean(0)) for psf in fitted]
+
+
+def _options(plan: Plan, side: Side | None = None) -> PsfOptions:
+    return PsfOptions(side=side, exact=plan.psf.exact, coarse=not plan.psf.exact)
 
 
 def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
