@@ -101,7 +101,7 @@ def measure(name: str, calls: int) -> list[dict[str, float]]:
 
 def environment(folder: str) -> dict[str, str]:
     """Variables of a process that keeps compiled programs in `folder`."""
-    others = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    others = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_", "PYTHONDONTWRITEBYTECODE"))}
     return others | {"DEFOCUS_CACHE": folder, "JAX_PLATFORMS": "cpu"}
 
 

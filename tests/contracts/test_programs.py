@@ -150,3 +150,35 @@ def test_programs_that_were_cut_short_are_removed_and_nothing_else(
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(own)
     assert {path.name for path in own.iterdir()} - {".lockfile"} == {f"{whole}-cache", f"{whole}-atime", *foreign}
     assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_a_stored_program_is_not_traced_again(tmp_path: Path) -> None:
+    import jax
+    import numpy as np
+
+    import defocus.optics  # in double precision  # noqa: F401
+    from defocus.stored_program import StoredProgram
+
+    traces = []
+
+    def square(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        traces.append(values["x"].shape)
+        return {"y": values["x"] ** 2, "z": values["x"].sum()}
+
+    def value(size: int) -> float:
+        return float(StoredProgram(square)({"x": np.arange(float(size))})["z"])
+
+    folder = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        assert [value(3), value(3)] == [3.0, 3.0]
+        assert traces == [(3,)]
+        (file,) = tmp_path.glob("jit_stored_square-*-cache")
+        assert PROGRAM.fullmatch(file.name)
+        file.write_bytes(file.read_bytes()[:-9])  # cut short
+        assert [value(3), value(3), value(4)] == [3.0, 3.0, 6.0]
+        assert traces == [(3,), (3,), (4,)]
+        slope = jax.grad(lambda x: StoredProgram(square)({"x": x})["y"].sum())(np.arange(3.0))
+        assert slope.tolist() == [0.0, 2.0, 4.0]
+    finally:
+        jax.config.update("jax_compilation_cache_dir", folder)

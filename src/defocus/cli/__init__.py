@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -54,6 +55,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `defocus` command. Wrong use ends with exit code 2 and one line that helps."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it reads the metadata of every package to find some
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -44,12 +44,18 @@ class ChiefRay(eqx.Module):
 
 
 def chief_ray(
-    system: System, target: Float[Array, ""], by: FieldBy | Bool[Array, ""], image_z: Float[Array, ""] | float = 0.0
+    system: System,
+    target: Float[Array, ""],
+    by: FieldBy | Bool[Array, ""],
+    image_z: Float[Array, ""] | float = 0.0,
+    *,
+    derivative: bool = True,
 ) -> ChiefRay:
     """The chief ray whose image height is `target` mm (≥ 0), or whose object-space angle is `target` radians.
 
     The height is measured on the plane `image_z` mm behind the prescription's image plane. The ray is found for light
     that lands at +y; whether clear apertures let it pass plays no part. `by` may also be an array: true for an angle.
+    Without a `derivative` the program is half as large.
     """
     by_angle = jnp.asarray(by == "angle" if isinstance(by, str) else by)
     halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
@@ -93,24 +99,25 @@ def chief_ray(
     zero = jnp.zeros(())
     start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
     end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
-    # One Newton step in p, of length zero, gives the ray the derivative that the implicit function theorem asks for: at
-    # a fixed height or angle p follows the lens.
-    p = jax.lax.stop_gradient(end.low)
+    if derivative:
+        # One Newton step in p, of length zero, gives the ray the derivative of the implicit function theorem:
+        # at a fixed height or angle p follows the lens.
+        p = jax.lax.stop_gradient(end.low)
 
-    def ray_at(p: Float[Array, ""]) -> tuple[Array, ...]:
-        backwards, forwards, height, angle, _ = ray(p[None], halves, image_z)
-        slope = forwards.direction[1, 0] / forwards.direction[2, 0]
-        return backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0]
+        def ray_at(p: Float[Array, ""]) -> tuple[Array, ...]:
+            backwards, forwards, height, angle, _ = ray(p[None], halves, image_z)
+            slope = forwards.direction[1, 0] / forwards.direction[2, 0]
+            return backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0]
 
-    values, rates = jax.jvp(ray_at, (p,), (jnp.ones(()),))
-    rates = tuple(jnp.where(jnp.isfinite(r), r, 0.0) for r in rates)  # a ray that grazes the edge may have none
-    value, rate = jnp.where(by_angle, values[4], jnp.abs(values[2])), jnp.where(by_angle, rates[4], rates[2])
-    rate = jnp.where(by_angle | (values[2] >= 0.0), rate, -rate)
-    rate = jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
-    error = value - target
-    step = -(error - jax.lax.stop_gradient(error)) / rate
-    position, direction, height, slope, angle = (v + r * step for v, r in zip(values, rates, strict=True))
-    end = _Search(end.low, end.high, position, direction, height, slope, angle, end.lives, end.reach)
+        values, rates = jax.jvp(ray_at, (p,), (jnp.ones(()),))
+        rates = tuple(jnp.where(jnp.isfinite(r), r, 0.0) for r in rates)  # a ray that grazes the edge may have none
+        value, rate = jnp.where(by_angle, values[4], jnp.abs(values[2])), jnp.where(by_angle, rates[4], rates[2])
+        rate = jnp.where(by_angle | (values[2] >= 0.0), rate, -rate)
+        rate = jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
+        error = value - target
+        step = -(error - jax.lax.stop_gradient(error)) / rate
+        position, direction, height, slope, angle = (v + r * step for v, r in zip(values, rates, strict=True))
+        end = _Search(end.low, end.high, position, direction, height, slope, angle, end.lives, end.reach)
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
     value = jnp.where(by_angle, end.angle, jnp.abs(end.image_height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes

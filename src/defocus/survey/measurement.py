@@ -26,9 +26,11 @@ from ..optics.focus import best_focus, path_range, rms_spot
 from ..optics.paraxial import FirstOrder, first_order
 from ..optics.pupil import chief_ray, find_bundle, image_radius_of, vergence_of
 from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
+from ..stored_program import StoredProgram
 
 PUPIL_SAMPLES = 33  # rays across a bundle
 LENSES_AT_ONCE = 64
+FEW = 250  # lenses that are measured sooner by a program that compiles fast and runs slowly
 WORTH_A_PROGRAM = 2_000  # lenses of one bucket; compiling takes as long as so many lenses' padding
 FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
 
@@ -84,11 +86,13 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int, int], None] | No
             results[position] = Measurement(problems=(str(error),))
             count(1)
 
+    program = _MEASURE_FEW if len(lenses) < FEW else _MEASURE
+
     def run(group: tuple[Bucket, list[int]]) -> None:
         bucket, members = group
         for start in range(0, len(members), LENSES_AT_ONCE):
             batch = [prepared[i] for i in members[start : start + LENSES_AT_ONCE]]
-            for (position, *_), measured in zip(batch, _measure_batch(batch, bucket), strict=True):
+            for (position, *_), measured in zip(batch, _measure_batch(batch, bucket, program), strict=True):
                 results[position] = measured
             count(len(batch))
 
@@ -105,13 +109,15 @@ def _prepare(lens: Lens) -> tuple[Lens, float]:
     return solved_if_bare(lens), radius
 
 
-def _measure_batch(batch: Sequence[tuple[int, Lens, float]], bucket: Bucket) -> list[Measurement]:
+def _measure_batch(
+    batch: Sequence[tuple[int, Lens, float]], bucket: Bucket, program: StoredProgram
+) -> list[Measurement]:
     lenses = [lens for _, lens, _ in batch]
     filler = [lenses[-1]] * (LENSES_AT_ONCE - len(lenses))  # one program serves one lens and a thousand
     radii = np.array([radius for _, _, radius in batch] + [batch[-1][2]] * len(filler))
     system = pack([*lenses, *filler], bucket=bucket)
     distances = np.array([lens.object_distance for lens in (*lenses, *filler)])
-    measured = jax.tree.map(np.asarray, _measure(system, radii, distances, np.asarray(len(lenses))))
+    measured = jax.tree.map(np.asarray, program(system, radii, distances, np.asarray(len(lenses))))
     return [_row(measured, i, radii[i]) for i in range(len(lenses))]
 
 
@@ -137,7 +143,6 @@ class _BatchMeasurement(eqx.Module):
     tac: Float[Array, "*batch"]
 
 
-@jax.jit
 def _measure(
     system: System,
     image_radius: Float[Array, " lenses"],
@@ -147,7 +152,7 @@ def _measure(
     """Measure the first `count` of the lenses; the others fill up the batch."""
 
     def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
-        chief = chief_ray(system, height, "image_height")
+        chief = chief_ray(system, height, "image_height", derivative=False)
         vergence = vergence_of(chief, distance)
         traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2, data=data).traced
         focus = best_focus(traced)
@@ -170,6 +175,9 @@ def _measure(
         return _BatchMeasurement(data, field_points, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
 
     return over_lenses(one, system, image_radius, object_distance, count=count)
+
+
+_MEASURE, _MEASURE_FEW = StoredProgram(_measure), StoredProgram(_measure, quick=True)
 
 
 def _row(measured: _BatchMeasurement, i: int, radius: float) -> Measurement:
