@@ -139,16 +139,19 @@ def _raw() -> dict[str, bytes]:
 
 
 def _png16() -> dict[str, bytes]:
+    from defocus.files.pictures import plane_bytes
     from defocus.files.png import png_bytes
 
     values = np.indices((9, 13)).sum(0)[..., None] * np.array([500, 300, 4000])
-    return {"a.png": png_bytes(values.astype(np.uint16)), "b.png": png_bytes((values // 256).astype(np.uint8))}
+    files = {"a.png": png_bytes(values.astype(np.uint16)), "b.png": png_bytes((values // 256).astype(np.uint8))}
+    return files | {"c.tif": plane_bytes(values[..., 0].astype(np.float32))}
 
 
 def _read_png16(file: Path) -> None:
-    from defocus.files.pictures import decode_picture
+    from defocus.files.pictures import decode_picture, decode_plane
 
-    decode_picture(file.read_bytes(), file.name)
+    decode = decode_plane if file.suffix == ".tif" else decode_picture
+    decode(file.read_bytes(), file.name)
 
 
 def _depths() -> dict[str, bytes]:
@@ -448,7 +451,7 @@ KINDS = {
         FuzzKind("lens", "`parse_lens`: Zemax, CODE V, Optical Bench, JSON", _lens_attempt, quick=200),
         _file_kind("photo", "`read_photo`: PNG, JPEG, TIFF", _PHOTOS, quick=60),
         _file_kind("raw", "`read_photo`: DNG", _RAW, needs=("rawpy",)),
-        _file_kind("png16", "`decode_picture`: PNG of 8 and 16 bits", _PNG16, quick=60),
+        _file_kind("png16", "`decode_picture`, `decode_plane`: PNG of 8 and 16 bits, TIFF of floats", _PNG16, quick=60),
         _file_kind("depth", "`read_depth`: npz, npy, png, pfm, dpt", _DEPTH, memory_mb=4000, quick=60),
         _file_kind("toml", "plans, evaluation tables, recipes", _SETTINGS, needs=("torch",)),
         FuzzKind(

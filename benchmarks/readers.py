@@ -4,8 +4,8 @@
     python benchmarks/readers.py read FOLDER OUT     # needs the readers and Pillow, no defocus
 
 The second runs in an environment of its own, as the machine of somebody who was passed a data set. Every reader must
-give all pairs of each split, with the pixels that the records name by their checksums, the lens and the focus. Writes
-readers.json and readers.md.
+give all pairs of each split, with the pixels of pictures and labels that the records name by their checksums, the lens,
+the focus and the focus distances of the focal stack. Writes readers.json and readers.md.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ PLAN: dict[str, Any] = {
     "patch": {"size": 48, "kernel": 32, "photograph": [120, 80]},
     "limits": {"coc_px": 12, "samples": 1e6},
     "psf": {"kind": "gaussian"},
+    "labels": {"depth": True, "blur_radius": True, "focal_stack": 2},
     **{split: {"pairs": count} for split, count in PAIRS.items()},
 }
-Rows = dict[str, tuple[str, float, str, str]]  # by id: lens, focus, sums of the blurred and sharp pictures' pixels
+ROLES = {"blurred": "png", "sharp": "png", "depth": "tif", "blur_radius": "tif", "stack_00": "png", "stack_01": "png"}
+Rows = dict[str, tuple[Any, ...]]  # by id: lens, focus, those of the stack, sums of the pixels of each role
 
 
 def make(folder: Path) -> None:
@@ -66,7 +68,7 @@ def expected_rows(folder: Path, layout: str) -> dict[str, Rows]:
     for line in (folder / layout / "pairs.jsonl").read_text().splitlines():
         record = json.loads(line)
         sums = []
-        for role in ("blurred", "sharp"):
+        for role in ROLES:
             about = record["files"][role]
             file = folder / layout / about["path"]
             if "member" in about:
@@ -76,7 +78,7 @@ def expected_rows(folder: Path, layout: str) -> dict[str, Rows]:
                 data = file.read_bytes()
             assert hashlib.sha256(data).hexdigest() == about["sha256"]
             sums.append(pixels(data))
-        rows[record["split"]][record["id"]] = (record["lens"], record["focus_m"], sums[0], sums[1])
+        rows[record["split"]][record["id"]] = (record["lens"], record["focus_m"], record["stack_m"], *sums)
     return rows
 
 
@@ -91,10 +93,10 @@ def read_datasets(folder: Path, layout: str) -> dict[str, Rows]:
             for split in sets:
                 pairs = sets[split]
                 if layout == "webdataset":
-                    pairs = pairs.rename_columns({"blurred.png": "blurred", "sharp.png": "sharp"})
+                    pairs = pairs.rename_columns({f"{role}.{suffix}": role for role, suffix in ROLES.items()})
                     pairs = pairs.map(lambda pair: pair["json"], remove_columns=["json"])
                 found = {
-                    pair["id"]: (pair["lens"], pair["focus_m"], pixels(pair["blurred"]), pixels(pair["sharp"]))
+                    pair["id"]: (pair["lens"], pair["focus_m"], pair["stack_m"], *(pixels(pair[r]) for r in ROLES))
                     for pair in pairs
                 }
                 assert rows.setdefault(split, found) == found
@@ -111,8 +113,8 @@ def read_webdataset(folder: Path, layout: str) -> dict[str, Rows]:
         rows[split] = {}
         for pair in webdataset.WebDataset(shards, shardshuffle=False):
             record = json.loads(pair["json"])
-            sums = [pixels(pair[f"{role}.png"]) for role in ("blurred", "sharp")]
-            rows[split][record["id"]] = (record["lens"], record["focus_m"], sums[0], sums[1])
+            sums = [pixels(pair[f"{role}.{suffix}"]) for role, suffix in ROLES.items()]
+            rows[split][record["id"]] = (record["lens"], record["focus_m"], record["stack_m"], *sums)
     return rows
 
 
@@ -125,14 +127,14 @@ def table_reader(read: Callable[[Path], list[dict[str, Any]]]) -> Callable[[Path
         rows: dict[str, Rows] = {split: {} for split in PAIRS}
         for row in read(folder / layout / "pairs.parquet"):
             sums = []
-            for role in ("blurred", "sharp"):
+            for role in ROLES:
                 file = folder / layout / row[f"{role}_path"]
                 if row[f"{role}_member"]:
                     with tarfile.open(file) as shard:
                         sums.append(pixels(shard.extractfile(row[f"{role}_member"]).read()))  # type: ignore[union-attr]
                 else:
                     sums.append(pixels(file.read_bytes()))
-            rows[row["split"]][row["id"]] = (row["lens"], row["focus_m"], sums[0], sums[1])
+            rows[row["split"]][row["id"]] = (row["lens"], row["focus_m"], row["stack_m"], *sums)
         return rows
 
     return reader
@@ -199,8 +201,9 @@ def main() -> None:
         "# Readers of data sets",
         "",
         "`benchmarks/readers.py`: 40 pairs of 48×48 pixels in each layout (28 for training, 6 each for validation and",
-        "test), read in an environment without defocus. Equal: all pairs of all splits, pixels, lens and focus as the",
-        "records say; `datasets` twice, loaded and streamed.",
+        "test) with depth, blur radius and a focal stack of two, read in an environment without defocus. Equal: all",
+        "pairs of all splits, pixels of pictures and labels, lens and focus distances as the records say; `datasets`",
+        "twice, loaded and streamed.",
         "",
         ", ".join(f"{name} {version}" for name, version in versions.items()) + f", Python {platform.python_version()}.",
         "",

@@ -13,7 +13,7 @@ import tifffile
 from PIL import Image, ImageCms
 
 from defocus.errors import DatasetError, PhotoError, UnsupportedPhotoError
-from defocus.files.pictures import decode_picture, picture_size, quantise, stored_bits
+from defocus.files.pictures import decode_picture, decode_plane, picture_size, plane_bytes, quantise, stored_bits
 from defocus.files.png import SIGNATURE, decode_png16, png_bits, png_bytes
 from defocus.photo import RgbPhoto, check_picture_path, decode, read_photo, read_picture, write_linear, write_picture
 
@@ -227,6 +227,27 @@ def test_png_round_trip_and_other_readers(bits: int) -> None:
     with Image.open(io.BytesIO(data)) as picture:
         assert picture.info["srgb"] == 0
         np.testing.assert_array_equal(np.asarray(picture), values if bits == 8 else values >> 8)
+
+
+def test_planes_lose_nothing_and_others_read_them(picture: np.ndarray, tmp_path: Path) -> None:
+    plane = np.random.default_rng(3).normal(0.0, 1e3, (300, 50)).astype(np.float32)[:, ::-1]  # of two strips
+    data = plane_bytes(plane)
+    np.testing.assert_array_equal(decode_plane(data), plane)
+    np.testing.assert_array_equal(tifffile.imread(io.BytesIO(data)), plane)
+    write_picture(tmp_path / "a.tif", picture)
+    infinite = plane_bytes(np.full((4, 4), np.inf, np.float32))
+    huge = plane_bytes(np.zeros((1, 4000), np.float32)).replace(
+        struct.pack("<II", 1, 4000), struct.pack("<II", 1, 10**7)
+    )
+    for wrong, words in (
+        ((tmp_path / "a.tif").read_bytes(), "no plane"),
+        (data[:-9], "not whole"),
+        (data[:-1] + bytes([data[-1] ^ 1]), "damaged"),
+        (infinite, "not finite"),
+        (huge, "hold"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            decode_plane(wrong)
 
 
 def test_png_of_views_that_are_not_contiguous() -> None:

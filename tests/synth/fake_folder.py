@@ -11,8 +11,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from defocus.files.ownership import claim
-from defocus.files.pair_folders import LEDGER
-from defocus.files.pictures import quantise
+from defocus.files.pair_folders import LEDGER, PLANES
+from defocus.files.pictures import plane_bytes, quantise
 from defocus.files.png import png_bytes
 from defocus.files.stores import open_store
 from defocus.synth.folder import KIND
@@ -76,10 +76,20 @@ def fake_record(identity: str, rng: np.random.Generator, side: int = SIDE) -> di
     return json.loads(json.dumps(recipe.to_json() | extra))
 
 
-def fake_plan(layout: str = "dpdd", bits: int = 8, pairs: tuple[int, int, int] = (6, 2, 2), side: int = SIDE) -> Plan:
+LABELS = ("depth", "blur_radius", "stack_00", "stack_01")
+
+
+def fake_plan(
+    layout: str = "dpdd",
+    bits: int = 8,
+    pairs: tuple[int, int, int] = (6, 2, 2),
+    side: int = SIDE,
+    roles: tuple[str, ...] = (),
+) -> Plan:
+    labels = {role: role in roles for role in PLANES} | {"focal_stack": sum(role.startswith("stack") for role in roles)}
     counts = dict(zip(("train", "validation", "test"), ({"pairs": n} for n in pairs), strict=True))
     output = {"layout": layout, "bits": bits, "pairs_per_shard": SHARD, "licence": "CC0"}
-    return make_plan({"name": "Fake <pairs>", "output": output, "patch": {"size": side}} | counts)
+    return make_plan({"name": "Fake <pairs>", "output": output, "patch": {"size": side}, "labels": labels} | counts)
 
 
 def fake_folder(
@@ -90,9 +100,10 @@ def fake_folder(
     side: int = SIDE,
     roles: tuple[str, ...] = ("blurred", "sharp"),
 ) -> Path:
-    """Write a whole data set as a finished run leaves it."""
+    """Write a whole data set as a finished run leaves it. Labels are the red of the sharp picture, and its negative;
+    the stack is the blurred picture and the sharp one."""
     rng = np.random.default_rng(5)
-    plan = fake_plan(layout, bits, pairs, side)
+    plan = fake_plan(layout, bits, pairs, side, roles)
     store = open_store(folder)
     claim(store, KIND)  # a finished run leaves its mark
     ledger = Ledger(folder / LEDGER)
@@ -107,7 +118,14 @@ def fake_folder(
             spread = 1.0 + abs(record["coc_px"][0]) / 8.0
             blurred = gaussian_filter(sharp, (spread, spread, 0))
             images = {"blurred": blurred, "sharp": sharp, "left": blurred, "right": blurred}
-            members.append((identity, {role: png_bytes(quantise(images[role], bits)) for role in roles}, record))
+            images |= {"stack_00": blurred, "stack_01": sharp}
+            files = {role: png_bytes(quantise(images[role], bits)) for role in roles if role not in PLANES}
+            red = quantise(sharp, bits)[..., 0].astype(np.float32) / np.float32(2**bits - 1)
+            files |= {
+                role: plane_bytes(red * sign) for role, sign in zip(PLANES, (1, -1), strict=True) if role in roles
+            }
+            record |= {"stack_m": record["depth_m"]} if "stack_00" in roles else {}
+            members.append((identity, files, record))
         if layout == "webdataset":
             for number, first in enumerate(range(0, len(members), SHARD)):
                 data, index = shard_bytes(members[first : first + SHARD])

@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from defocus.errors import DatasetError
-from defocus.files.pair_folders import read_lines, shard_index
+from defocus.files.pair_folders import read_lines, role_suffix, shard_index
 from defocus.files.stores import open_store
 from defocus.photo import add_noise
 from defocus.synth.layouts import expected_files, member_name, pair_paths, picture_number, shard_bytes, shard_path
@@ -35,24 +35,32 @@ from defocus.synth.metadata import (
 )
 from defocus.synth.pairs import role_noise
 from defocus.synth.plan import make_plan
+from defocus.synth.verify import verify_folder
 
-from .fake_folder import fake_folder, fake_plan, fake_record
+from .fake_folder import LABELS, fake_folder, fake_plan, fake_record
 
 # --- layouts ---
 
 
 def test_paths_of_the_layouts() -> None:
-    roles = ("blurred", "sharp", "left", "right")
+    roles = ("blurred", "sharp", "left", "right", "depth", "stack_03")
     assert pair_paths("dpdd", "validation-000123", roles) == {
         "blurred": "val_c/source/000123.png",
         "sharp": "val_c/target/000123.png",
         "left": "val_l/source/000123.png",
         "right": "val_r/source/000123.png",
+        "depth": "val_c/depth/000123.tif",
+        "stack_03": "val_c/stack_03/000123.png",
     }
-    assert pair_paths("pairs", "train-000007", ("blurred", "sharp")) == {
+    assert pair_paths("pairs", "train-000007", ("blurred", "sharp", "blur_radius")) == {
         "blurred": "train/input/000007.png",
         "sharp": "train/target/000007.png",
+        "blur_radius": "train/blur_radius/000007.tif",
     }
+    for layout in ("dpdd", "pairs"):
+        for path in pair_paths(layout, "test-000123", roles).values():
+            assert picture_number(path, layout) == ("test", 123)
+            assert picture_number(path.replace("png", "jpg").replace("tif", "png"), layout) is None
     assert shard_path("test", 7) == "test/shard-000007.tar"
     assert member_name("test-000123", "sharp") == "000123.sharp.png"
     assert picture_number("val_l/source/000123.png", "dpdd") == ("validation", 123)
@@ -208,15 +216,21 @@ def test_the_card_says_what_is_in_the_set(tmp_path: Path) -> None:
 def test_hugging_face_s_rows(tmp_path: Path, layout: str) -> None:
     """The head of the card and the rows beside the pictures; `benchmarks/readers.py` has the real readers."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-    roles = ("blurred", "sharp", "left", "right")
+    roles = ("blurred", "sharp", "left", "right", *LABELS)
     folder = fake_folder(tmp_path / "set", layout, pairs=(3, 0, 2), roles=roles)
+    assert verify_folder(folder).sound
+    table = read_table((folder / "pairs.parquet").read_bytes()).to_pylist()
+    assert table[0]["depth_path"] == table[0]["stack_01_path"] or layout != "webdataset"
+    assert all(row["stack_m"] == [row["nearest_m"], row["farthest_m"]] for row in table)
     head = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
     assert head["pretty_name"] == "Fake <pairs>"
     splits = {entry["split"]: entry["path"] for entry in head["configs"][0]["data_files"]}
     assert list(splits) == ["train", "test"]
     if layout == "webdataset":
         assert {path for pattern in splits.values() for path in folder.glob(pattern)} == set(folder.rglob("*.tar"))
-        names = {feature["name"] for feature in head["dataset_info"]["features"][-1]["struct"]}
+        *pictures, rest = head["dataset_info"]["features"]
+        assert {feature["name"] for feature in pictures} >= {f"{role}{role_suffix(role)}" for role in LABELS}
+        names = {feature["name"] for feature in rest["struct"]}
         with tarfile.open(folder / "train/shard-000000.tar") as shard:
             assert names <= json.load(shard.extractfile("000000.json")).keys()  # type: ignore[arg-type]
         assert not list(folder.rglob("metadata.jsonl"))
@@ -228,7 +242,8 @@ def test_hugging_face_s_rows(tmp_path: Path, layout: str) -> None:
         for row in map(json.loads, (home / "metadata.jsonl").read_text().splitlines()):
             record = rows[row["id"]] = records[row["id"]]
             names = {key.removesuffix("_file_name") for key in row if key.endswith("_file_name")}
-            assert names == set(roles[:2] if layout == "dpdd" else roles)
+            assert names == set((*roles[:2], *LABELS) if layout == "dpdd" else roles)
+            assert row["stack_m"] == record["stack_m"]
             assert all(home / row[f"{role}_file_name"] == folder / record["files"][role]["path"] for role in names)
             assert (row["lens"], row["focus_m"]) == (record["lens"], record["focus_m"])
     assert rows == records

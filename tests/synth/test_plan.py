@@ -68,6 +68,7 @@ def test_the_defaults_are_the_paper_s() -> None:
         ({"kernel": 64}, "kernel", "patch.kernel"),  # right, but in another part
         ({"patch": {"bands": "d"}}, "patch.bands", "psf.bands"),
         ({"output": {"zzzz": 1}}, "output.zzzz", "known are layout, bits"),
+        ({"labels": {"depht": True}}, "labels.depht", "'depth'"),
     ],
 )
 def test_a_typo_names_the_key_and_the_right_one(settings: dict[str, Any], key: str, offer: str) -> None:
@@ -103,6 +104,11 @@ def test_a_typo_names_the_key_and_the_right_one(settings: dict[str, Any], key: s
         ({"blur": {"levels_px": [8, 2], "weights": [1, 1]}}, ["blur", "ascending"]),
         ({"sources": [{"kind": "raw"}]}, ["sources.0", 'kind = "raw" needs a folder']),
         ({"sources": [{"folder": "x"}]}, ["sources.0", "takes no folder"]),
+        ({"labels": {"all_in_focus": True}}, ["labels", "every pair has it, as its target"]),
+        ({"labels": {"focal_stack": 1}}, ["labels", "expected 2 or more"]),
+        ({"labels": {"focal_stack": 2, "focal_stack_m": [1, 2]}}, ["labels", "give one of them"]),
+        ({"labels": {"focal_stack_m": [2, 1]}}, ["labels", "ascending distances"]),
+        ({"labels": {"focal_stack_m": [0.1, 1]}}, ["labels.focal_stack_m: 0.1 m", "focus.nearest_m = 0.2"]),
         ({"train": {"lens_fraction": 0.8}}, ["lens_fractions", "sum to 1.2"]),
         ({s: {"pairs": 0} for s in ("train", "validation", "test")}, ["no split has any pairs"]),
         ({"sensor": {"noise": "low"}, "seed": -4}, ["sensor.noise", "seed", "; "]),  # all that is wrong, at once
@@ -114,6 +120,22 @@ def test_wrong_values_are_named(settings: dict[str, Any], words: list[str]) -> N
         assert word in message, message
     assert "\n" not in message
     assert "http" not in message  # no advertisement of the validator
+
+
+def test_a_plan_without_labels_is_the_plan_that_it_was() -> None:
+    """Its JSON, fingerprint and card say nothing of them, so that data sets of before are gone on with."""
+    plain = make_plan({"labels": {"depth": False}})
+    assert "labels" not in plain.as_json()
+    assert plain.fingerprint == make_plan({}).fingerprint
+    assert "Labels" not in card_text(plain, PairStatistics([]))
+    labelled = make_plan({"labels": {"blur_radius": True, "focal_stack_m": [1, 2]}})
+    assert labelled.fingerprint != plain.fingerprint
+    assert make_plan(labelled.as_json()) == labelled
+    assert settings_difference(plain.as_json(), labelled.as_json())[0].startswith("labels: null ->")
+    card = card_text(labelled, PairStatistics([]))
+    assert "positive beyond the focus" in card
+    assert "`stack_00` to `stack_01`" in card
+    assert "`depth` (TIFF" not in card
 
 
 def test_a_split_keeps_its_other_defaults() -> None:

@@ -52,13 +52,13 @@ def test_the_dpdd_layout(reference_folder: Path, split: str, tmp_path: Path, cap
 
 
 @pytest.mark.parametrize(
-    ("output", "sensor"), [({"layout": "pairs"}, {"dual_pixel": True}), ({"layout": "webdataset"}, {})]
+    ("layout", "parts"),
+    [("pairs", {"sensor": {"dual_pixel": True}}), ("webdataset", {"labels": {"depth": True, "focal_stack": 2}})],
 )
 def test_other_layouts(
-    output: dict[str, Any], sensor: dict[str, Any], tmp_path: Path, tiny_plan: dict[str, Any],
-    capsys: pytest.CaptureFixture,
-) -> None:  # fmt: skip
-    folder = made(tmp_path, tiny_plan, output=output, sensor=sensor)
+    layout: str, parts: dict[str, Any], tmp_path: Path, tiny_plan: dict[str, Any], capsys: pytest.CaptureFixture
+) -> None:
+    folder = made(tmp_path, tiny_plan, output={"layout": layout}, **parts)
     record = first_of(folder)
     out = tmp_path / "pair.png"
     assert shown(folder, record["id"], out, capsys) == (0, f"wrote {out}; the same bytes\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -25,8 +25,7 @@ GAP, TITLE, CAPTION, BAR = 0.12, 0.78, 0.24, 0.4  # inches; BAR: below the pictu
 STRIP_TOP, STRIP_BOTTOM = 0.46, 0.5
 MOST_TILES = 12
 DEPTH_MAP, LAYER_MAP = "viridis_r", "RdBu_r"  # near is bright; beyond the focus red, before it blue, in focus white
-Role = Literal["blurred", "sharp", "left", "right"]
-HEADS: dict[Role, str] = {
+HEADS = {
     "blurred": "blurred",
     "sharp": "sharp",
     "left": "left half-pixels",
@@ -41,7 +40,7 @@ LayerPsfs = Float[np.ndarray, "layers bands size size"]
 @style.look()
 def draw_pair(
     record: Mapping[str, Any],
-    pictures: Mapping[Role, Shaped[np.ndarray, "h w 3"]],
+    pictures: Mapping[str, Shaped[np.ndarray, "h w *colours"]],
     *,
     depth_m: Depth,
     coc_px: Depth,
@@ -52,8 +51,8 @@ def draw_pair(
 ) -> Figure:
     """A figure of one pair.
 
-    `record` is the pair's metadata; `pictures` are uint8 or uint16 by role (blurred, sharp, left, right); layers are
-    those with pixels, from far to near. `verdict` stands in the lower right corner.
+    `record` is the pair's metadata; `pictures` are uint8 or uint16 by role, of which blurred, sharp, left and right are
+    drawn; layers are those with pixels, from far to near. `verdict` stands in the lower right corner.
     """
     roles = [role for role in HEADS if role in pictures]
     panels = len(roles) + 2

@@ -13,23 +13,29 @@ import itertools
 import json
 import math
 import os
+import re
 import sqlite3
 import tarfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Shaped
+
 from ..errors import DatasetError
-from .pictures import picture_size
+from .pictures import decode_picture, decode_plane, picture_size
 from .png import png_size
+from .settings import nearest_name
 from .stores import Store, open_store
 
 LEDGER, JSON_LINES, PLAN = "ledger.sqlite", "pairs.jsonl", "plan.json"
 ROLES = ("blurred", "sharp", "left", "right")
+PLANES = ("depth", "blur_radius")  # labels that are planes of floats; a focal stack is pictures again
 SPLITS = {"train": ("train",), "validation": ("validation", "val", "valid"), "test": ("test",)}  # and others' names
 # What people call a folder of blurred pictures and the one of sharp pictures beside it.
 BLURRED = ("source", "input", "inputC", "blur", "blurred", "image", "images", "defocused")
@@ -45,6 +51,26 @@ HEAD_BYTES = 65_536  # of a JPEG; its size comes after its EXIF data and colour 
 Record = Mapping[str, Any]
 
 
+def stack_role(number: int) -> str:
+    """What records call a picture of a focal stack; numbers begin at 0, with the nearest focus."""
+    return f"stack_{number:02d}"
+
+
+def is_role(role: str) -> bool:
+    """Whether a record may call a picture or a label so."""
+    return role in (*ROLES, *PLANES) or re.fullmatch(r"stack_\d\d", role) is not None
+
+
+def role_suffix(role: str) -> str:
+    """The ending of a file of ours: planes are TIFF, all else is PNG."""
+    return ".tif" if role in PLANES else ".png"
+
+
+def decode_role(role: str, data: bytes, file: str = "a picture") -> Shaped[np.ndarray, "rows cols *colours"]:
+    """What the file of a role holds, as it is stored: whole numbers of a picture, or a plane of float32."""
+    return decode_plane(data, file) if role in PLANES else decode_picture(data, file)
+
+
 @dataclass(frozen=True, slots=True)
 class PictureFile:
     """A file with a picture; in a shard, a member of it."""
@@ -55,22 +81,27 @@ class PictureFile:
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """The pictures of a pair by role: "blurred", "sharp", and with dual pixels "left", "right"."""
+    """The pictures of a pair by role: "blurred", "sharp", with dual pixels "left", "right", and its labels."""
 
     id: str
     pictures: dict[str, PictureFile]
     sums: str = ""  # of the bytes of all of them, where the folder tells
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of the record, what was asked for
 
 
 # --- which pairs there are ---
 
 
-def find_pairs(folder: str | Path, split: str) -> tuple[Store, list[PairFiles]]:
-    """The pairs of one split, in their order. Raises `DatasetError` where there are none."""
+def find_pairs(folder: str | Path, split: str, metadata: Sequence[str] = ()) -> tuple[Store, list[PairFiles]]:
+    """The pairs of one split, in their order, with these fields of their records. Raises `DatasetError` where there
+    are no pairs, or no such fields."""
     if split not in SPLITS:
         raise DatasetError(f"the split {split!r}; expected {', '.join(SPLITS)}", file=folder)
     store = existing_store(folder)
-    pairs = _recorded_pairs(store, split) if is_pair_folder(store) else _foreign_pairs(store, split)
+    ours = is_pair_folder(store)
+    if metadata and not ours:
+        raise DatasetError("no metadata here: `defocus synth run` did not make this folder", file=store.root)
+    pairs = _recorded_pairs(store, split, metadata) if ours else _foreign_pairs(store, split)
     if not pairs:
         raise DatasetError(
             f"no pairs of the split {split!r} here: expected what `defocus synth run` makes, "
@@ -158,6 +189,14 @@ def _checked_record(text: str | bytes, file: str, name: str) -> dict[str, Any]:
     return record
 
 
+def record_fields(record: Record, names: Iterable[str]) -> dict[str, Any]:
+    """These fields of a record. Raises `DatasetError` for one that it does not have."""
+    for name in names:
+        if name not in record:
+            raise DatasetError(f"no metadata {name!r}: {nearest_name(name, record)}")
+    return {name: record[name] for name in names}
+
+
 def pictures_of_record(record: Record) -> dict[str, PictureFile]:
     """The pictures of a record by role."""
     return {role: PictureFile(about["path"], about.get("member", "")) for role, about in record["files"].items()}
@@ -173,19 +212,19 @@ def pictures_of(
         yield record, {role: reader.read(files[role]) for role in roles if role in files}
 
 
-def _recorded_pairs(store: Store, split: str) -> list[PairFiles]:
+def _recorded_pairs(store: Store, split: str, metadata: Sequence[str]) -> list[PairFiles]:
     pairs = []
     for record in read_records(store):
         if record["split"] != split:
             continue
         pictures = pictures_of_record(record)
-        if not set(ROLES[:2]) <= pictures.keys() <= set(ROLES):
+        if not (set(ROLES[:2]) <= pictures.keys() and all(map(is_role, pictures))):
             raise DatasetError(
                 f"the record of {record['id']!r} is damaged: pictures {list(pictures)}; expected "
-                f"{', '.join(ROLES[:2])} or {', '.join(ROLES)}",
+                f"{', '.join(ROLES[:2])}, perhaps {', '.join((*ROLES[2:], *PLANES))} and those of a focal stack",
                 file=store.root,
             )
-        pairs.append(PairFiles(record["id"], pictures, _sums(record["files"])))
+        pairs.append(PairFiles(record["id"], pictures, _sums(record["files"]), record_fields(record, metadata)))
     return pairs
 
 

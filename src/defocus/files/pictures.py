@@ -1,4 +1,5 @@
-"""Pictures as files: PNG, JPEG and TIFF of 8 or 16 bits in sRGB, and linear light as .npy or .npz.
+"""Pictures as files: PNG, JPEG and TIFF of 8 or 16 bits in sRGB, and linear light as .npy or .npz. Planes of numbers,
+such as depth, as TIFF of 32-bit floats, which loses nothing and which Pillow, OpenCV and ImageJ read.
 
 A photograph is read as display values 0..1, upright. Grey becomes RGB; transparency is dropped with a note; an embedded
 colour profile other than sRGB is converted where the file has 8 bits, and named in a note where it has 16. The pictures
@@ -59,6 +60,35 @@ def picture_size(data: bytes, file: str = "a picture") -> tuple[int, int, int]:
             return image.height, image.width, 8
     check_pixels(size[0], size[1], file, DatasetError)
     return size
+
+
+def plane_bytes(plane: Float[np.ndarray, "h w"]) -> bytes:
+    """TIFF file of a plane of float32 numbers; equal numbers are equal bytes."""
+    return _tiff_bytes(np.asarray(plane, np.float32), Metadata())
+
+
+def decode_plane(data: bytes, file: str = "a plane") -> Float[np.ndarray, "h w"]:
+    """Numbers of a file of `plane_bytes`, finite; `file` is for messages.
+
+    Strips are unpacked here: Pillow's library takes what is missing of one for zeros.
+    """
+    with opened_image(io.BytesIO(data), file, DatasetError) as image:
+        tags = getattr(image, "tag_v2", {})
+        if image.mode != "F" or (data[:2], tags.get(259), tags.get(317, 1)) != (b"II", 8, 1):
+            raise DatasetError("no plane: expected a TIFF of 32-bit floats packed by zlib", file=file)
+        size = 4 * image.width * image.height
+        if size > MOST_EXPANSION * len(data):
+            raise DatasetError(f"truncated: {len(data):,} bytes cannot hold {size // 4:,} floats", file=file)
+        unpacked = b""
+        for start, length in zip(tags.get(273, ()), tags.get(279, ()), strict=True):
+            unpacker = zlib.decompressobj()
+            unpacked += unpacker.decompress(data[start : start + length], size - len(unpacked) + 1)
+            if not unpacker.eof:
+                raise DatasetError("damaged or truncated: a strip of its rows is not whole", file=file)
+        plane = np.frombuffer(unpacked, "<f4").reshape(image.height, image.width).astype(np.float32)
+    if not np.isfinite(plane).all():
+        raise DatasetError("some of its numbers are not finite", file=file)
+    return plane
 
 
 # --- photographs ---
@@ -305,17 +335,19 @@ def write_linear(path: str | Path, linear: Shaped[np.ndarray, "h w 3"], **extra:
             np.savez_compressed(file, linear=values, **extra)
 
 
-def _tiff_bytes(values: Shaped[np.ndarray, "h w 3"], metadata: Metadata) -> bytes:
-    """TIFF file whose strips of rows, differences from the pixel to the left packed by zlib, follow its entries.
+def _tiff_bytes(values: Shaped[np.ndarray, "h w *colours"], metadata: Metadata) -> bytes:
+    """TIFF file whose strips of rows, packed by zlib, follow its entries; colours as differences from the pixel to the
+    left, floats as they are (not every reader knows TIFF's differences of floats).
 
     Pillow writes no 16 bits of RGB, tifffile no EXIF part.
     """
-    height, width = values.shape[:2]
-    strips = []
+    height, width, colours = (*values.shape, 1)[:3]
+    floats, strips = values.dtype.kind == "f", []
     for first in range(0, height, BAND_ROWS):
-        differences = values[first : first + BAND_ROWS].copy()
-        differences[:, 1:] -= values[first : first + BAND_ROWS, :-1]
-        strips.append(zlib.compress(differences.astype(differences.dtype.newbyteorder("<"), copy=False).tobytes(), 6))
+        rows = values[first : first + BAND_ROWS].copy()
+        if not floats:
+            rows[:, 1:] -= values[first : first + BAND_ROWS, :-1]
+        strips.append(zlib.compress(rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes(), 6))
     sizes = [len(strip) for strip in strips]
     tags = TiffImagePlugin.ImageFileDirectory_v2(b"II\x2a\0\x08\0\0\0")
     if metadata.exif is not None:
@@ -327,16 +359,16 @@ def _tiff_bytes(values: Shaped[np.ndarray, "h w 3"], metadata: Metadata) -> byte
     entries: list[tuple[int, int, Any]] = [
         (256, long, width),
         (257, long, height),
-        (258, short, (8 * values.dtype.itemsize,) * 3),
+        (258, short, (8 * values.dtype.itemsize,) * colours),
         (259, short, 8),  # zlib
-        (262, short, 2),  # RGB
+        (262, short, 2 if colours == 3 else 1),  # RGB, or white is large
         (273, long, tuple(int(n) for n in np.cumsum([0, *sizes[:-1]]))),
         (274, short, 1),  # upright
-        (277, short, 3),
+        (277, short, colours),
         (278, long, min(BAND_ROWS, height)),
         (279, long, tuple(sizes)),
         (284, short, 1),
-        (317, short, 2),  # differences
+        (339, short, 3) if floats else (317, short, 2),  # floats, or differences
         *([(34675, anything, metadata.profile)] if metadata.profile else []),
     ]
     for tag, kind, value in entries:

@@ -2,8 +2,9 @@
 
 Both are map-style: item `index` is a pure function of the seed, the epoch and the index, whichever process asks, so
 that any sampler and any number of workers give the same items. Pictures are float32 [3, rows, cols], display values
-from 0 to 1. `set_epoch` reaches workers that are running, as persistent ones do. A training asks for `batch`, whole
-pictures as they are stored, and cuts them itself; it may have them decoded once (`DecodedPairs`).
+from 0 to 1; labels are planes [1, rows, cols] in their own units and a stack [pictures, 3, rows, cols]. `set_epoch`
+reaches workers that are running, as persistent ones do. A training asks for `batch`, whole pictures as they are stored,
+and cuts them itself; it may have them decoded once (`DecodedPairs`).
 
 As tensors, 8 bits are kept as they are; where one picture has 16, all have (v·257 of 8 bits is the same colour), as the
 int16 of the same bits, since PyTorch indexes no uint16 on a GPU.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -22,17 +23,29 @@ import numpy as np
 from jaxtyping import Shaped
 
 from ..errors import DatasetError, DefocusError, TrainingError
-from ..files.pair_folders import AT_ONCE, THREADS, PairReader, find_pairs, identity
-from ..files.pictures import decode_picture
+from ..files.pair_folders import (
+    AT_ONCE,
+    PLANES,
+    ROLES,
+    THREADS,
+    PairReader,
+    decode_role,
+    find_pairs,
+    identity,
+    record_fields,
+)
 from ..files.randomness import generator
 from ..synth.plan import PlanLike, SplitName
 from ._torch import Dataset, Tensor, torch
 
 if TYPE_CHECKING:  # whoever reads folders alone needs no JAX
     from ..synth.on_demand import BlurLevels
+    from ..synth.pairs import Pair as SynthPair
 
-Item = dict[str, Any]  # "input" and "target", with dual pixels "left" and "right", all tensors; "id", text
+Item = dict[str, Any]  # "input", "target", "left", "right", "depth", "blur_radius", "stack", tensors; "id", text
 Values = Shaped[np.ndarray, "rows cols 3"]  # whole numbers of 8 or 16 bits
+Raster = Shaped[np.ndarray, "rows cols *colours"]  # these, or a plane of float32
+Transform = Callable[[Item], Item]
 Pair = tuple[Values, Values]  # blurred and sharp
 Batch = tuple[Tensor, Tensor]  # input and target: whole numbers [pairs, rows, cols, 3], or display values [pairs, 3, …]
 Report = Callable[[str, int, int], None]  # a stage, how many are done, how many there are
@@ -79,8 +92,8 @@ class CropView(NamedTuple):
     flipped: bool
     turned: bool
 
-    def of(self, picture: Values) -> Shaped[np.ndarray, "view_rows view_cols 3"]:
-        """This view of a picture; nothing is copied."""
+    def of(self, picture: Raster) -> Shaped[np.ndarray, "view_rows view_cols *colours"]:
+        """This view of a picture or a plane; nothing is copied."""
         part = picture[self.top : self.top + self.rows, self.left : self.left + self.cols]
         part = part[:: -1 if self.flipped else 1, :: -1 if self.mirrored else 1]
         return part.swapaxes(0, 1) if self.turned else part
@@ -134,9 +147,12 @@ class PairSource(Dataset[Item]):
 class PairDataset(PairSource):
     """The pairs of one split of a folder that `defocus synth run` made, in any layout, or of a DPDD-like one.
 
-    `crop`: a random square of so many pixels; `augment`: random flips; `turn`: random quarter turns. Where there are
-    dual-pixel views, a flip from left to right exchanges them; a quarter turn would make them views of above and below,
-    and is refused.
+    `crop`: a random square of so many pixels; `augment`: random flips; `turn`: random quarter turns, of pictures and
+    labels alike. Where there are dual-pixel views, a flip from left to right exchanges them; a quarter turn would make
+    them views of above and below, and is refused.
+
+    Items hold the labels that the folder has, unless `labels` is false, and these fields of the pair's record as
+    "metadata". `transform` is called with the whole item, after crop and flips, and returns what the loader gets.
     """
 
     def __init__(
@@ -148,14 +164,18 @@ class PairDataset(PairSource):
         augment: bool = False,
         turn: bool = False,
         seed: int = 0,
+        labels: bool = True,
+        metadata: Sequence[str] = (),
+        transform: Transform | None = None,
     ) -> None:
         if crop is not None and crop < 1:
             raise DatasetError(f"a crop of {crop} pixels; expected 1 or more")
         self.folder, self.split = str(folder), split
-        store, self.pairs = find_pairs(folder, split)
+        store, self.pairs = find_pairs(folder, split, metadata)
         super().__init__(len(self.pairs))
         self._reader = PairReader(store)
         self._crop, self._augment, self._turn, self._seed = crop, augment, turn, seed
+        self._labels, self._transform = labels, transform
         if turn and any("left" in pair.pictures for pair in self.pairs):
             raise DatasetError("pairs with dual-pixel views cannot be turned by a quarter", file=folder)
 
@@ -163,20 +183,22 @@ class PairDataset(PairSource):
         return f"PairDataset({self.folder!r}, {self.split!r}: {len(self)} pairs)"
 
     def __getitem__(self, index: int) -> Item:
-        pictures, name = self.pictures(index), self.pairs[index].id
+        pair = self.pairs[index]
+        pictures = self.pictures(index, [role for role in pair.pictures if self._labels or role in ROLES])
         random = generator(self._seed, "pairs", int(self._epoch), index % len(self))
-        view = draw_view(random, pictures["blurred"].shape, self._crop, name, flip=self._augment, turn=self._turn)
+        view = draw_view(random, pictures["blurred"].shape, self._crop, pair.id, flip=self._augment, turn=self._turn)
         if view.mirrored and "left" in pictures and "right" in pictures:
             pictures["left"], pictures["right"] = pictures["right"], pictures["left"]
-        return _item({role: view.of(picture) for role, picture in pictures.items()}, name)
+        views = {role: view.of(picture) for role, picture in pictures.items()}
+        return _item(views, pair.id, pair.metadata, self._transform)
 
-    def pictures(self, index: int, roles: Sequence[str] = ()) -> dict[str, Values]:
-        """The pictures of a pair as they are in the folder, by role ("blurred", "sharp", ...), all unless `roles`."""
+    def pictures(self, index: int, roles: Sequence[str] = ()) -> dict[str, Raster]:
+        """The pictures and labels of a pair as they are in the folder, by role ("blurred", ...), all unless `roles`."""
         files, reader = self.pairs[index].pictures, self._reader
         files = {role: files[role] for role in roles} if roles else files
-        pictures = {role: decode_picture(reader.read(file), reader.place(file)) for role, file in files.items()}
+        pictures = {role: decode_role(role, reader.read(file), reader.place(file)) for role, file in files.items()}
         for role, picture in pictures.items():
-            self._check_alike(index, role, pictures["blurred"].shape, picture.shape)
+            self._check_alike(index, role, pictures["blurred"].shape[:2], picture.shape[:2])
         return pictures
 
     def name(self, index: int, epoch: int = 0) -> str:
@@ -307,6 +329,9 @@ class OnTheFlyDataset(PairSource):
     loader workers must be able to unpickle). Each process keeps `kept` photographs, of about 30 MB at the paper's size;
     neighbouring pairs are cut from the same one, so the order of the numbers reads least.
 
+    Items hold the labels of the plan, and as "metadata" these fields of what would be the pair's record; `transform` as
+    of `PairDataset`.
+
     Loader workers need the start method "spawn" or "forkserver": JAX does not survive a fork. Batches are made in one
     go. Set JAX_PLATFORMS=cpu to leave the GPU to the network.
     """
@@ -320,6 +345,8 @@ class OnTheFlyDataset(PairSource):
         seed: int | None = None,
         blur: BlurLevels = None,
         kept: int = 16,
+        metadata: Sequence[str] = (),
+        transform: Transform | None = None,
     ) -> None:
         if length < 1:
             raise DatasetError(f"a length of {length} pairs; expected 1 or more")
@@ -328,6 +355,7 @@ class OnTheFlyDataset(PairSource):
         super().__init__(length)
         self._maker = OnDemandPairs(plan, split, seed=seed, blur=blur, cache_size=kept)
         self._process = os.getpid()
+        self._metadata, self._transform = tuple(metadata), transform
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -341,19 +369,22 @@ class OnTheFlyDataset(PairSource):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Item]:
         """A whole batch of items, as loaders ask for it."""
-        return [_item(pictures, name) for name, pictures in self._pictures(indices, int(self._epoch))]
+        return [
+            _item(pair.pictures, pair.recipe.id, record_fields(pair.record, self._metadata), self._transform)
+            for pair in self._pairs(indices, int(self._epoch))
+        ]
 
     def name(self, index: int, epoch: int = 0) -> str:
         return f"pair {index} of epoch {epoch}"
 
     def batch(self, indices: Sequence[int], epoch: int = 0) -> list[Pair]:
-        return [(pictures["blurred"], pictures["sharp"]) for _, pictures in self._pictures(indices, epoch)]
+        return [(pair.pictures["blurred"], pair.pictures["sharp"]) for pair in self._pairs(indices, epoch)]
 
     def identity(self) -> str:
         """A text that changes with the plan, with the pairs of an epoch, and with what lies in the plan's folders."""
         return "\n".join([f"{self._maker.plan.fingerprint} {len(self)}", *self._maker.material()])
 
-    def _pictures(self, indices: Sequence[int], epoch: int) -> list[tuple[str, dict[str, Values]]]:
+    def _pairs(self, indices: Sequence[int], epoch: int) -> list[SynthPair]:
         if os.getpid() != self._process:  # never pickled on its way here
             raise DefocusError(
                 "this loader worker was forked from a process that uses JAX, and would hang: give the DataLoader "
@@ -362,8 +393,7 @@ class OnTheFlyDataset(PairSource):
         for index in indices:
             if not -len(self) <= index < len(self):
                 raise IndexError(f"pair {index} of {len(self)}")
-        pairs = self._maker.pairs([index % len(self) for index in indices], epoch)
-        return [(pair.recipe.id, {str(role): p for role, p in pair.pictures.items()}) for pair in pairs]
+        return self._maker.pairs([index % len(self) for index in indices], epoch)
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item], at_once: int = 1) -> Iterator[_Result]:
@@ -377,6 +407,16 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item], at_once
         threads.shutdown(cancel_futures=True)
 
 
-def _item(pictures: dict[str, Values], name: str) -> Item:
-    tensors = {ITEM_NAMES[role]: _whole_numbers(values, 8 * values.itemsize) for role, values in pictures.items()}
-    return {key: as_display(values[None])[0].contiguous() for key, values in tensors.items()} | {"id": name}
+def _item(pictures: Mapping[str, Raster], name: str, metadata: Mapping[str, Any], transform: Transform | None) -> Item:
+    """The item of a pair: its pictures as display values, its labels, its name and its metadata."""
+    displays = {
+        role: as_display(_whole_numbers(values, 8 * values.itemsize)[None])[0].contiguous()
+        for role, values in pictures.items()
+        if role not in PLANES
+    }
+    item: Item = {ITEM_NAMES[role]: display for role, display in displays.items() if role in ITEM_NAMES}
+    item |= {role: torch.from_numpy(np.array(pictures[role], order="C"))[None] for role in PLANES if role in pictures}
+    stack = [displays[role] for role in sorted(displays) if role not in ITEM_NAMES]
+    item |= ({"stack": torch.stack(stack)} if stack else {}) | {"id": name}
+    item |= {"metadata": dict(metadata)} if metadata else {}
+    return item if transform is None else transform(item)

@@ -26,7 +26,7 @@ from jaxtyping import Int
 
 from ..errors import ConfigError, DefocusError, TrainingError
 from ..files.randomness import generator
-from ..synth.plan import Blur, load_plan
+from ..synth.plan import Blur, Labels, load_plan
 from ._torch import DataLoader, Dataset, torch
 from .config import TrainConfig
 from .data import (
@@ -258,7 +258,7 @@ def open_sources(config: TrainConfig) -> list[PairSource]:
         return [PairDataset(folder, data.split) for folder in data.folders]
     if data.plan is None:
         raise ConfigError('data.kind = "synthesis" needs data.plan, a plan of `defocus synth`')
-    plan = load_plan(data.plan)
+    plan = load_plan(data.plan).model_copy(update={"labels": Labels()})  # no network is trained on them
     crop = max(stage.crop for stage in config.stages)
     if plan.patch.size < crop:
         raise ConfigError(

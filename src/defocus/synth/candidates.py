@@ -104,9 +104,10 @@ def _recipe(
     name = (plan.seed, split, number)
     depths = (float(measures.nearest_m), float(measures.farthest_m))
     places = focus_draws.focus_places(depths, np.flatnonzero(measures.occupied), plan.focus)
-    reach = focus_draws.reach(places, plan.focus)
+    stack = focus_draws.stack_distances(plan, depths)
+    distances = (*focus_draws.reach(places, plan.focus), *stack)
     table = choice.table.filled(plan.sensor.pixels_across(choice.table.image_radius, sharp.diagonal_px))
-    safe = np.flatnonzero(safe_lenses(table, plan, depths, reach))
+    safe = np.flatnonzero(safe_lenses(table, plan, depths, (min(distances), max(distances))))
     if not len(safe):
         raise DefocusError(
             f"none of {len(choice.lenses)} lenses is safe: depths of {depths[0]:.3g} to {depths[1]:.3g} m blur all of "
@@ -122,10 +123,9 @@ def _recipe(
     )
     lens, camera = choice.lenses[row], jax.tree.map(lambda leaf: leaf[row], table).focused(distance)
     coc = camera.circle_of_confusion_px(np.array(rendered))
-    needed = math.ceil(abs(float(coc[1] - coc[0])) / plan.depth.step_px) + 2
-    room = next((n for n in LAYER_ROOM if n >= needed), None)
-    if room is None:
-        raise DefocusError(f"{needed} layers of {plan.depth.step_px:g} px are more than {LAYER_ROOM[-1]}")
+    room = layer_room(plan, coc)
+    for other in stack:  # rejects what could not be rendered later
+        layer_room(plan, camera.focused(other).circle_of_confusion_px(np.array(rendered)))
     random = generator(*name, "field")
     radius, turn = plan.psf.field_radius * math.sqrt(random.random()), random.uniform(0.0, 2.0 * math.pi)
     random = generator(*name, "sensor")
@@ -153,8 +153,18 @@ def _recipe(
         saturation=power if plan.sensor.isp else 0.0,
         noise=(shot, read) if plan.sensor.isp else (0.0, 0.0),
         single_m=single_m,
+        stack_m=stack,
         sharpness=tuple(float(v) for v in measures.sharpness),
     )
+
+
+def layer_room(plan: Plan, coc_px: np.ndarray) -> int:
+    """How many layers a patch has room for whose blur radii lie between two. Raises `DefocusError` for too many."""
+    needed = math.ceil(abs(float(coc_px[1] - coc_px[0])) / plan.depth.step_px) + 2
+    room = next((n for n in LAYER_ROOM if n >= needed), None)
+    if room is None:
+        raise DefocusError(f"{needed} layers of {plan.depth.step_px:g} px are more than {LAYER_ROOM[-1]}")
+    return room
 
 
 def _lens_and_focus(

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DefocusError, PlanError
+from ..files.pair_folders import PLANES
 from .candidates import LensChoice, draw_candidates
 from .lens_pool import LensPool, find_lenses
 from .plan import Plan, PlanLike, SplitName, as_plan
 from .sources import SourceName, find_sources, missing_depths, read_source
 
 BYTES_PER_PIXEL = {8: 2.0, 16: 5.5}  # of a picture as PNG, about
+PLANE_BYTES_PER_PIXEL = 3.6  # of a smooth depth map, measured; of the flat ones of procedural scenes less than 1
 DRAWN_PHOTOGRAPHS, DRAWN_PATCHES = 6, 24  # of which the preview draws candidates, and how many of each
 BLUR_EDGES_PX = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, np.inf)
 LEAST_BLUR_PX = 1.0  # median of the largest blur radius below which a network has little to learn from
@@ -73,7 +75,9 @@ def preview_plan(
     fine = [source for source in sources[plan.splits[0]] if source.name not in unreadable]
     blur, unsafe = draw_blur(plan, fine, lenses, progress) if read else ((), 0)
     pairs = {split: plan.split(split).pairs for split in plan.splits}
-    pictures = sum(pairs.values()) * (4 if plan.sensor.dual_pixel else 2)
+    planes = sum(role in PLANES for role in plan.labels.roles)
+    pictures = (4 if plan.sensor.dual_pixel else 2) + len(plan.labels.roles) - planes
+    bytes_per_pixel = pictures * BYTES_PER_PIXEL[plan.output.bits] + planes * PLANE_BYTES_PER_PIXEL
     return PlanPreview(
         images={split: len(names) for split, names in sources.items()},
         lenses={split: len(names) for split, names in lenses.of_split.items()},
@@ -84,7 +88,7 @@ def preview_plan(
         blur_px=blur,
         unsafe=unsafe,
         warnings=(*_blur_warnings(blur), *_depth_warnings(empty)),
-        bytes_needed=int(pictures * plan.patch.size**2 * BYTES_PER_PIXEL[plan.output.bits]),
+        bytes_needed=int(sum(pairs.values()) * plan.patch.size**2 * bytes_per_pixel),
         bytes_free=None if folder is None else _free_bytes(folder),
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from .plan import Focus
+from .plan import Focus, Plan
 
 
 def to_t(depth_m: Float[np.ndarray, "*n"] | float, plan: Focus) -> Float[np.ndarray, "*n"]:
@@ -69,6 +69,14 @@ def draw_focus(places: Float[np.ndarray, " k"], plan: Focus, random: np.random.G
     index = int(random.choice(len(places), p=weights(places, plan)))
     t = places[index] + (random.random() - 0.5) * gaps(places, plan)[index]
     return float(from_t(np.clip(t, *_range(plan)), plan))
+
+
+def stack_distances(plan: Plan, depth_m: tuple[float, float]) -> tuple[float, ...]:
+    """Focus distances (m) of a patch's focal stack, the nearest first: those of the plan, or from its nearest depth to
+    its farthest in even steps of 1/d, which are steps of equal blur."""
+    near, far = np.clip(depth_m, plan.focus.nearest_m, plan.focus.farthest_m)
+    even = 1.0 / np.linspace(1.0 / near, 1.0 / far, plan.labels.focal_stack)
+    return plan.labels.focal_stack_m or tuple(even.tolist())
 
 
 def _range(plan: Focus) -> tuple[float, float]:

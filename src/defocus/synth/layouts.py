@@ -1,7 +1,8 @@
 """Where the pictures of a pair lie: in the folders of the DPDD data set, in input and target folders, or in shards.
 
 A shard is a plain tar file (ustar, all times and owners zero) with the members of its pairs one after the other, as
-WebDataset reads them: 000123.blurred.png, 000123.sharp.png, 000123.json.
+WebDataset reads them: 000123.blurred.png, 000123.sharp.png, 000123.json. Labels lie in folders of their own names
+beside the pictures, or in the shard as 000123.depth.tif.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import DatasetError
-from ..files.pair_folders import ROLES, Record
+from ..files.pair_folders import PLANES, ROLES, Record, role_suffix
 
 DPDD_SPLITS = {"train": "train", "validation": "val", "test": "test"}
 _DPDD = {"blurred": ("c", "source"), "sharp": ("c", "target"), "left": ("l", "source"), "right": ("r", "source")}
 _PAIRS = {"blurred": "input", "sharp": "target", "left": "left", "right": "right"}
+_LABEL = rf"stack_\d\d/(?=\d+\.png)|(?:{'|'.join(PLANES)})/(?=\d+\.tif)"
 _OURS = {
-    "dpdd": re.compile(r"(train|val|test)_[clr]/(?:source|target)/(\d{6,})\.png"),
-    "pairs": re.compile(r"(train|validation|test)/(?:input|target|left|right)/(\d{6,})\.png"),
+    "dpdd": re.compile(rf"(train|val|test)_(?:[clr]/(?:source|target)/(?=\d+\.png)|c/(?:{_LABEL}))(\d{{6,}})\.\w+"),
+    "pairs": re.compile(
+        rf"(train|validation|test)/(?:(?:input|target|left|right)/(?=\d+\.png)|{_LABEL})(\d{{6,}})\.\w+"
+    ),
     "webdataset": re.compile(r"(train|validation|test)/shard-(\d{6,})\.tar"),
 }
 
@@ -32,15 +36,17 @@ def pair_paths(layout: str, record_id: str, roles: Iterable[str]) -> dict[str, s
     """Path of each role, for a pair such as "train-000123" in the layouts "dpdd" and "pairs"."""
     split, _, number = record_id.rpartition("-")
     if layout == "dpdd":
-        eyes = {role: _DPDD[role] for role in roles}
-        return {role: f"{DPDD_SPLITS[split]}_{eye}/{side}/{number}.png" for role, (eye, side) in eyes.items()}
-    if layout == "pairs":
-        return {role: f"{split}/{_PAIRS[role]}/{number}.png" for role in roles}
-    raise DatasetError(f"the layout {layout!r} has no file for each picture")
+        folders = {role: "_{}/{}".format(*_DPDD.get(role, ("c", role))) for role in roles}
+        folders = {role: f"{DPDD_SPLITS[split]}{folder}" for role, folder in folders.items()}
+    elif layout == "pairs":
+        folders = {role: f"{split}/{_PAIRS.get(role, role)}" for role in roles}
+    else:
+        raise DatasetError(f"the layout {layout!r} has no file for each picture")
+    return {role: f"{folder}/{number}{role_suffix(role)}" for role, folder in folders.items()}
 
 
 def split_folder(layout: str, split: str) -> str:
-    """The folder that holds both pictures of a split's pairs, or its shards."""
+    """The folder that holds both pictures of a split's pairs and their labels, or its shards."""
     return f"{DPDD_SPLITS[split]}_c" if layout == "dpdd" else split
 
 
@@ -65,7 +71,7 @@ def shard_path(split: str, number: int) -> str:
 
 def member_name(record_id: str, role: str) -> str:
     """Name of a picture within its shard."""
-    return f"{record_id.rpartition('-')[2]}.{role}.png"
+    return f"{record_id.rpartition('-')[2]}.{role}{role_suffix(role)}"
 
 
 def file_facts(data: bytes) -> dict[str, Any]:
@@ -76,7 +82,7 @@ def file_facts(data: bytes) -> dict[str, Any]:
 def shard_bytes(
     members: Iterable[tuple[str, Mapping[str, bytes], Mapping[str, Any]]],
 ) -> tuple[bytes, dict[str, dict[str, dict[str, Any]]]]:
-    """A shard of (id, role to PNG, record), and for each id and role what the record says of it: member, sha256, bytes.
+    """A shard of (id, file of each role, record), and for each id and role what records say: member, sha256, bytes.
 
     The record goes into the shard without its "files": those are its neighbours there.
     """
@@ -84,7 +90,7 @@ def shard_bytes(
     index: dict[str, dict[str, dict[str, Any]]] = {}
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for identity, pictures, record in members:
-            names = {role: member_name(identity, role) for role in sorted(pictures, key=ROLES.index)}
+            names = {role: member_name(identity, role) for role in sorted(pictures, key=_place)}
             for role, name in names.items():
                 _add(tar, name, pictures[role])
             index[identity] = {role: {"member": name} | file_facts(pictures[role]) for role, name in names.items()}
@@ -115,6 +121,11 @@ def shard_line(record: Mapping[str, Any]) -> bytes:
     """The record of a pair as it stands in its shard, beside the pictures."""
     line = {key: value for key, value in record.items() if key != "files"}
     return json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _place(role: str) -> tuple[int, str]:
+    """Where a picture stands among those of its pair: labels come last."""
+    return (ROLES.index(role) if role in ROLES else len(ROLES)), role
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -15,9 +15,9 @@ import math
 import sqlite3
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from jaxtyping import Shaped
 
 from .. import __version__
 from ..errors import DatasetError, MissingPackageError
-from ..files.pair_folders import JSON_LINES, PLAN, ROLES, Record, pictures_of
+from ..files.pair_folders import JSON_LINES, PLAN, PLANES, ROLES, Record, pictures_of, role_suffix, stack_role
 from ..files.pictures import decode_picture
 from ..files.stores import Store
 from .folder import keep_facts
@@ -91,6 +91,10 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
     **{f"{role}_member": ("text", f"name of the {role} picture within the shard") for role in ROLES},
     **{f"{role}_sha256": ("text", f"of the {role} picture's bytes") for role in ROLES},
     "more": ("json", "whatever else the record holds"),
+}
+STACK_COLUMNS: dict[str, tuple[Kind, str]] = {
+    "stack_m": ("numbers", "focus distances of the focal stack, the nearest first"),
+    "stack": ("json", "of each of its pictures: focus, signed blur radii, seed of the noise, offset"),
 }
 
 # What `datasets` shows of a pair beside its pictures: text, and numbers that every pair has.
@@ -167,13 +171,14 @@ def write_rows(layout: str, store: Store, records: Iterable[Record]) -> list[str
         paths.append(f"{folder}/{ROWS}")
         with store.writing(paths[-1]) as file:
             for row in table_rows(group):
-                pictures = {role: row.get(f"{role}_path") or "" for role in ROLES}
+                pictures = {key.removesuffix("_path"): row[key] for key in row if key.endswith("_path")}
                 line = {
                     f"{role}_file_name": path.removeprefix(f"{folder}/")
                     for role, path in pictures.items()
                     if path.startswith(f"{folder}/")
                 }
                 line |= {name: row[name] for name in ROW_TEXTS} | {name: float(row[name]) for name in ROW_NUMBERS}
+                line |= {"stack_m": row["stack_m"]} if "stack_m" in row else {}
                 file.write(_compact(line, row["id"]).encode() + b"\n")
     return paths
 
@@ -181,8 +186,26 @@ def write_rows(layout: str, store: Store, records: Iterable[Record]) -> list[str
 # --- the table ---
 
 
+def table_columns(roles: Iterable[str]) -> dict[str, tuple[Kind, str]]:
+    """Columns of the table of a data set whose pairs have these pictures and labels."""
+    labels = [role for role in roles if role not in ROLES]
+    columns = STACK_COLUMNS if stack_role(0) in labels else {}
+    for role in labels:
+        parts = {"path": "file of the label (or its shard)", "member": "its name within the shard", "sha256": "its sum"}
+        columns = columns | {f"{role}_{part}": ("text", f"{role}: {words}") for part, words in parts.items()}
+    return COLUMNS | columns
+
+
+def _with_columns(records: Iterable[Record]) -> tuple[dict[str, tuple[Kind, str]], Iterator[Record]]:
+    """The columns that the table of these records has, by the labels of the first, and the records."""
+    records = iter(records)
+    head = list(islice(records, 1))
+    return table_columns(head[0].get("files", ()) if head else ()), chain(head, records)
+
+
 def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """Records as flat rows with the keys of COLUMNS; mappings as JSON text."""
+    """Records as flat rows with the keys of `table_columns`; mappings as JSON text."""
+    columns, records = _with_columns(records)
     for record in records:
         identity = str(record.get("id", ""))
         row: dict[str, Any] = {}
@@ -195,8 +218,8 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             elif key == "files":
                 for role, about in value.items():
                     row |= {f"{role}_{part}": about.get(part) for part in ("path", "member", "sha256")}
-            elif key in COLUMNS:
-                row[key] = _compact(value, identity) if COLUMNS[key][0] == "json" else value
+            elif key in columns:
+                row[key] = _compact(value, identity) if columns[key][0] == "json" else value
             else:
                 more[key] = value
         if "coc_px" in record:
@@ -207,10 +230,11 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 
 def write_table(file: BinaryIO, records: Iterable[Record]) -> None:
     """Write the table of the pairs as Parquet."""
-    schema, rows = _schema(), table_rows(records)
+    columns, records = _with_columns(records)
+    schema, rows = _schema(columns), table_rows(records)
     from pyarrow import concat_tables, parquet
 
-    parts = (_arrow_table(part, schema) for part in iter(lambda: list(islice(rows, AT_ONCE)), []))
+    parts = (_arrow_table(part, columns, schema) for part in iter(lambda: list(islice(rows, AT_ONCE)), []))
     with parquet.ParquetWriter(file, schema) as writer:
         while group := list(islice(parts, ROW_GROUP // AT_ONCE)):
             writer.write_table(concat_tables(group).combine_chunks(), ROW_GROUP)
@@ -218,14 +242,15 @@ def write_table(file: BinaryIO, records: Iterable[Record]) -> None:
 
 def is_table_of(file: BinaryIO, records: Iterable[Record]) -> bool:
     """Whether a Parquet file says what the records say, in the columns that it has as we write them today."""
-    schema, rows = _schema(), table_rows(records)
+    columns, records = _with_columns(records)
+    schema, rows = _schema(columns), table_rows(records)
     from pyarrow import ArrowException, Table, parquet
 
     try:
         table = parquet.ParquetFile(file)
         common = [field.name for field in schema if field in list(table.schema_arrow)]
         for batch in table.iter_batches(AT_ONCE, columns=common):
-            expected = _arrow_table(list(islice(rows, batch.num_rows)), schema)
+            expected = _arrow_table(list(islice(rows, batch.num_rows)), columns, schema)
             if not Table.from_batches([batch]).select(common).equals(expected.select(common)):
                 return False
     except (ArrowException, DatasetError, OSError, ValueError, TypeError, KeyError):
@@ -233,7 +258,7 @@ def is_table_of(file: BinaryIO, records: Iterable[Record]) -> bool:
     return next(rows, None) is None
 
 
-def _schema() -> pyarrow.Schema:
+def _schema(columns: Mapping[str, tuple[Kind, str]]) -> pyarrow.Schema:
     try:
         import pyarrow
     except ModuleNotFoundError as error:
@@ -247,22 +272,24 @@ def _schema() -> pyarrow.Schema:
         "numbers": pyarrow.list_(pyarrow.float64()),
         "texts": pyarrow.list_(pyarrow.string()),
     }
-    return pyarrow.schema([(name, types[kind]) for name, (kind, _) in COLUMNS.items()])
+    return pyarrow.schema([(name, types[kind]) for name, (kind, _) in columns.items()])
 
 
-def _arrow_table(rows: list[dict[str, Any]], schema: pyarrow.Schema) -> pyarrow.Table:
+def _arrow_table(
+    rows: list[dict[str, Any]], columns: Mapping[str, tuple[Kind, str]], schema: pyarrow.Schema
+) -> pyarrow.Table:
     import pyarrow
 
-    columns = []
-    for name, (kind, _) in COLUMNS.items():
+    arrays = []
+    for name, (kind, _) in columns.items():
         values = [row.get(name) for row in rows]
         try:
             if kind == "integer" and any(isinstance(value, float) for value in values):
                 raise TypeError("a number with a fraction")  # which Arrow would cut off
-            columns.append(pyarrow.array(values, schema.field(name).type))
+            arrays.append(pyarrow.array(values, schema.field(name).type))
         except (pyarrow.ArrowException, OverflowError, TypeError) as error:
             raise DatasetError(f"the column {name!r} of the table holds what is no {kind}: {error}") from error
-    return pyarrow.table(columns, schema=schema)
+    return pyarrow.table(arrays, schema=schema)
 
 
 def largest_blur_px(record: Record) -> float:
@@ -380,9 +407,11 @@ def card_text(plan: Plan, statistics: PairStatistics, *, sample: bool = True) ->
         rows=ROWS,
         row_texts=ROW_TEXTS,
         row_numbers=[name for name in ROW_NUMBERS if name in Recipe.__dataclass_fields__],
-        roles=ROLES if plan.sensor.dual_pixel else ROLES[:2],
+        roles=(*ROLES[: 4 if plan.sensor.dual_pixel else 2], *plan.labels.roles),
+        suffix=role_suffix,
+        stack=len(plan.labels.roles) - len(set(PLANES) & set(plan.labels.roles)),
         dpdd=DPDD_SPLITS,
-        columns=COLUMNS,
+        columns=table_columns(plan.labels.roles),
         lines=JSON_LINES,
         table=TABLE,
         checksums=CHECKSUMS,

@@ -1,4 +1,4 @@
-"""From recipes to pairs of pictures: patch, layers, PSFs, compositing, sensor, whole numbers.
+"""From recipes to pairs of pictures: patch, layers, PSFs, compositing, sensor, whole numbers; and to their labels.
 
 Patches with room for equally many layers are rendered together, always in the same shapes: a pair is the same bytes
 whichever others are made with it. A processor renders one patch after the other, a GPU batches.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt
+from jaxtyping import Array, Bool, Float, Shaped, UInt
 
 from ..camera import Camera
 from ..errors import DatasetError
+from ..files.pair_folders import PLANES, stack_role
+from ..files.randomness import seed_for
 from ..optics.paraxial import ParaxialCamera
 from ..photo import Noise, Response, SensorColour, encode, parse_response, stack_colours
 from ..photo import synthesise_saturation as brighten
@@ -26,10 +28,11 @@ from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
 from ..render.composite import render_far_to_near, render_layers
 from ..scene.layers import Layers, quantise
+from .candidates import layer_room
 from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
-from .patches import Place, cut_patch, cut_twice
-from .plan import Plan
+from .patches import Place, cut_patch, cut_twice, depth_pixels
+from .plan import Labels, Plan
 from .recipe import Recipe
 from .sources import Sharp
 
@@ -40,10 +43,10 @@ Role = Literal["blurred", "sharp", "left", "right"]
 
 @dataclass
 class Pair:
-    """Pictures as whole numbers, and their record without files; or why there are none."""
+    """Pictures as whole numbers and planes of floats, and their record without files; or why there are none."""
 
     recipe: Recipe
-    pictures: dict[Role, UInt[np.ndarray, "rows cols 3"]] = field(default_factory=dict)
+    pictures: dict[str, Shaped[np.ndarray, "rows cols *colours"]] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=dict)
     refusal: str = ""
 
@@ -109,11 +112,66 @@ def make_pairs(
                 refusal = f"{recipe.lens}: a pixel is not a finite number"
             pair = Pair(recipe, refusal=refusal)
             if not refusal:
-                pair.pictures = {role: array[number] for role, array in pictures.items()}
+                pair.pictures = {role: array[number] for role, array in pictures.items()} | _planes(plan, draft)
                 pair.record = _record(plan, draft, blur, own["blurred"][number])
             pairs[recipe.id] = pair
     watch.lap("render")
+    _add_stacks(plan, [pair for pair in pairs.values() if not pair.refusal], sharps, lenses, watch)
     return [pairs[r.id] for r in recipes]
+
+
+def _planes(plan: Plan, draft: _Draft) -> dict[str, Float[np.ndarray, "rows cols"]]:
+    """Depth and signed blur radius of the pixels of a pair, as far as the plan asks for them.
+
+    They lie as the target does: where the light was moved against the lens's offset, the blurred picture does, too.
+    """
+    roles = set(PLANES) & set(plan.labels.roles)
+    if not roles:
+        return {}
+    recipe, depth_map = draft.recipe, draft.sharp.depth_m
+    place = Place.batch([recipe.placement]).row(0)
+    depth = depth_map[jax.device_get(depth_pixels(place, size=recipe.patch_px, shape=depth_map.shape))]
+    if recipe.single_m is not None:
+        depth = np.full_like(depth, recipe.single_m)
+    radius = draft.camera.circle_of_confusion_px(depth.astype(np.float64))
+    planes = {"depth": depth, "blur_radius": np.asarray(radius, np.float32)}
+    return {role: plane for role, plane in planes.items() if role in roles}
+
+
+def _add_stacks(
+    plan: Plan, pairs: Sequence[Pair], sharps: dict[str, Sharp], lenses: dict[str, PoolLens], watch: Stopwatch
+) -> None:
+    """Give each pair the pictures of its focal stack: same patch and lens, focused elsewhere, with noise of their own.
+
+    One distance after the other, of all pairs at once: as many patches at a time as there are pairs.
+    """
+    sensor = plan.sensor.model_copy(update={"dual_pixel": False})
+    plain = plan.model_copy(update={"labels": Labels(), "sensor": sensor})
+    for number in range(max((len(pair.recipe.stack_m) for pair in pairs), default=0)):
+        role = stack_role(number)
+        whole = [pair for pair in pairs if not pair.refusal]
+        recipes = [_refocused(plan, pair.recipe, lenses[pair.recipe.lens], number) for pair in whole]
+        for pair, member in zip(whole, make_pairs(plain, recipes, sharps, lenses, watch), strict=True):
+            pair.refusal = member.refusal
+            if not member.refusal:
+                pair.pictures[role] = member.pictures["blurred"]
+                facts = {key: member.record[key] for key in ("focus_m", "coc_px", "seed", "offset_px")}
+                pair.record.setdefault("stack", []).append(facts)
+
+
+def _refocused(plan: Plan, recipe: Recipe, lens: PoolLens, number: int) -> Recipe:
+    """The recipe of one picture of a pair's focal stack."""
+    focus_m, role = recipe.stack_m[number], stack_role(number)
+    coc = lens.camera_for(recipe.pixel_um, focus_m).circle_of_confusion_px(np.array(recipe.rendered_m))
+    return replace(
+        recipe,
+        id=f"{recipe.id}.{role}",
+        seed=seed_for(recipe.seed, role),
+        focus_m=focus_m,
+        coc_px=(float(coc.min()), float(coc.max())),
+        layers=layer_room(plan, coc),
+        stack_m=(),
+    )
 
 
 def _drafts(

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..srgb import to_srgb
 from .plan import Augment
@@ -112,9 +112,7 @@ def cut_patch(
     would stop to find out.
     """
     x, y = _coordinates(place, size, 0.0, 0.0)
-    row, col = (
-        jnp.clip(jnp.round(v).astype(jnp.int32), 0, n - 1) for v, n in ((y, depth_m.shape[0]), (x, depth_m.shape[1]))
-    )
+    row, col = _nearest(x, y, depth_m.shape)
     # A pixel of the patch is wider than one of the photograph by so much; two points have the spread of that width.
     spread = jnp.maximum(1.0 / place.scale - 1.0, 0.0) / math.sqrt(12.0)
 
@@ -133,6 +131,14 @@ def cut_patch(
     else:
         light = several(None) if smaller else once(None)
     return jnp.maximum(light, 0.0) * place.exposure, depth_m[row, col]
+
+
+@partial(jax.jit, static_argnames=("size", "shape"))
+def depth_pixels(
+    place: Place, *, size: int, shape: tuple[int, int]
+) -> tuple[Int[Array, "size size"], Int[Array, "size size"]]:
+    """Row and column of the pixel of a depth map of `shape` that each pixel of a patch takes its depth from."""
+    return _nearest(*_coordinates(place, size, 0.0, 0.0), shape)
 
 
 @partial(jax.jit, static_argnames=("size", "smaller"))
@@ -157,6 +163,14 @@ def _coordinates(
     u, v = place.mirror * (step[None, :] + place.shift[0]), step[:, None] + place.shift[1]
     cos, sin = jnp.cos(place.rotation) / place.scale, jnp.sin(place.rotation) / place.scale
     return place.centre[0] + cos * u - sin * v + dx, place.centre[1] + sin * u + cos * v + dy
+
+
+def _nearest(
+    x: Float[Array, "size size"], y: Float[Array, "size size"], shape: tuple[int, ...]
+) -> tuple[Int[Array, "size size"], Int[Array, "size size"]]:
+    """Row and column of the nearest pixel."""
+    row, col = (jnp.clip(jnp.round(v).astype(jnp.int32), 0, n - 1) for v, n in ((y, shape[0]), (x, shape[1])))
+    return row, col
 
 
 def _cubic(

@@ -19,11 +19,13 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..errors import PhotoError, PlanError
+from ..files.pair_folders import PLANES, stack_role
 from ..files.settings import read_toml, validated
 from .places import without_places
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
+LARGEST_STACK = 64  # pictures
 
 
 class PlanPart(BaseModel):
@@ -234,6 +236,42 @@ class Select(PlanPart):
     sharpness: bool = True
 
 
+class Labels(PlanPart):
+    """What is stored of each pair beside its pictures, registered with them pixel by pixel.
+
+    The target is the all-in-focus picture: the same patch past the lens, without blur, mosaic and noise.
+    """
+
+    depth: bool = False  # metres
+    blur_radius: bool = False  # signed radius of the circle of confusion in pixels, positive beyond the focus
+    # Further blurred pictures of the same patch: so many, at focus distances even in 1/d over its depths, or at these.
+    focal_stack: int = Field(0, ge=0, le=LARGEST_STACK)
+    focal_stack_m: tuple[float, ...] = Field((), max_length=LARGEST_STACK)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_target(cls, settings: Any) -> Any:
+        if isinstance(settings, dict) and "all_in_focus" in settings:
+            raise ValueError("all_in_focus is no label: every pair has it, as its target")
+        return settings
+
+    @model_validator(mode="after")
+    def _one_stack(self) -> Self:
+        if self.focal_stack and self.focal_stack_m:
+            raise ValueError("focal_stack and focal_stack_m both decide the focal stack: give one of them")
+        if 1 in (self.focal_stack, len(self.focal_stack_m)):
+            raise ValueError("a focal stack of 1 picture; expected 2 or more")
+        if list(self.focal_stack_m) != sorted(set(self.focal_stack_m)):
+            raise ValueError(f"focal_stack_m = {list(self.focal_stack_m)}; expected ascending distances in metres")
+        return self
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What the records call the files of the labels."""
+        planes = [name for name in PLANES if getattr(self, name)]
+        return (*planes, *map(stack_role, range(self.focal_stack or len(self.focal_stack_m))))
+
+
 class Output(PlanPart):
     """The files of the data set."""
 
@@ -262,6 +300,7 @@ class Plan(PlanPart):
     psf: PsfModel = PsfModel()
     sensor: Sensor = Sensor()
     select: Select = Select()
+    labels: Labels = Labels()
     output: Output = Output()
 
     @model_validator(mode="before")
@@ -288,6 +327,17 @@ class Plan(PlanPart):
                 raise ValueError(f"the {part}s of {', '.join(splits)} sum to {total:g}; expected at most 1")
         return self
 
+    @model_validator(mode="after")
+    def _stack_in_reach(self) -> Self:
+        focus = self.focus
+        for distance in self.labels.focal_stack_m:
+            if not focus.nearest_m <= distance <= focus.farthest_m:
+                raise ValueError(
+                    f"labels.focal_stack_m: {distance:g} m; focus distances lie from focus.nearest_m = "
+                    f"{focus.nearest_m:g} to focus.farthest_m = {focus.farthest_m:g}"
+                )
+        return self
+
     def __repr__(self) -> str:
         pairs = ", ".join(f"{self.split(name).pairs} {name}" for name in self.splits)
         return f"Plan({self.name!r}, seed {self.seed}: {pairs} pairs)"
@@ -311,8 +361,8 @@ class Plan(PlanPart):
         return self.limits.coc_px if self.limits.coc_px is not None else self.patch.kernel / 4.0
 
     def as_json(self) -> dict[str, Any]:
-        """The whole plan as plain values."""
-        return self.model_dump(mode="json")
+        """The whole plan as plain values; without labels as before there were any, so that its fingerprint stays."""
+        return self.model_dump(mode="json", exclude=None if self.labels.roles else {"labels"})
 
     @property
     def fingerprint(self) -> str:

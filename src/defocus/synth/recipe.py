@@ -11,6 +11,8 @@ from typing import Annotated, Any, NamedTuple, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from ..files.pair_folders import is_role
+
 
 def pair_id(split: str, number: int) -> str:
     """Name of a candidate, and of the pair that it becomes."""
@@ -62,14 +64,22 @@ class Recipe:
     noise: tuple[float, float]  # shot: variance for each unit of light; read: standard deviation
     sharpness: tuple[float, ...] = ()
     single_m: float | None = None  # the one depth that is rendered, where the plan asks for one
+    stack_m: tuple[float, ...] = ()  # focus distances of the focal stack, where the plan asks for one
 
     @property
     def placement(self) -> Placement:
         """Where the patch lies in its photograph."""
         return Placement(self.centre, self.rotation_rad, self.scale, self.flip, self.exposure)
 
+    @property
+    def rendered_m(self) -> tuple[float, float]:
+        """Nearest and farthest depth that is rendered."""
+        return self.depth_m if self.single_m is None else (self.single_m, self.single_m)
+
     def to_json(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """As plain values; a pair without a focal stack says nothing of it."""
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return own if self.stack_m else {name: value for name, value in own.items() if name != "stack_m"}
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Recipe:
@@ -85,6 +95,15 @@ def _require_inside(path: str) -> str:
     return path
 
 
+def _require_role(role: str) -> str:
+    if not is_role(role):
+        raise ValueError(f"{role!r} is no picture of a pair")
+    return role
+
+
+_RoleName = Annotated[str, AfterValidator(_require_role)]
+
+
 class _PictureFacts(TypedDict):
     path: Annotated[str, AfterValidator(_require_inside)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -95,8 +114,6 @@ class _PictureFacts(TypedDict):
 class _PairPictures(TypedDict):
     blurred: _PictureFacts
     sharp: _PictureFacts
-    left: NotRequired[_PictureFacts]
-    right: NotRequired[_PictureFacts]
 
 
 class _PsfFacts(TypedDict):
@@ -105,7 +122,8 @@ class _PsfFacts(TypedDict):
 
 @cache
 def _record_checks() -> tuple[tuple[str, TypeAdapter[Any]], ...]:
-    return ("", TypeAdapter(Recipe)), ("", TypeAdapter(_PsfFacts)), ("files", TypeAdapter(_PairPictures))
+    own = ("", TypeAdapter(Recipe)), ("", TypeAdapter(_PsfFacts))
+    return *own, ("files", TypeAdapter(_PairPictures)), ("files", TypeAdapter(dict[_RoleName, _PictureFacts]))
 
 
 def record_fault(record: dict[str, Any]) -> str:

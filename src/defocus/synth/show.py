@@ -12,16 +12,16 @@ import numpy as np
 
 from ..errors import DatasetError, PlanError
 from ..files.pair_folders import pictures_of
-from ..files.png import png_bytes
 from ..files.settings import settings_difference
 from .folder import PairFolder, open_folder
 from .layer_psfs import LayerBlur, find_layer_psfs
 from .lens_pool import load_pool_lens
-from .pairs import Role, make_pairs, patch_of
+from .pairs import make_pairs, patch_of
 from .places import apart_from_places
 from .plan import Plan, PlanLike, as_plan, completed, make_plan
 from .recipe import Recipe
 from .sources import find_source, read_source
+from .writer import picture_files
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class PairInspection:
     """A pair that was made again, with what it was made of. Pictures in pixels of the patch, blur radii signed."""
 
     record: dict[str, Any]
-    pictures: dict[Role, np.ndarray]
-    files: dict[str, bytes]  # the pictures as PNG
+    pictures: dict[str, np.ndarray]
+    files: dict[str, bytes]
     differing: tuple[str, ...]  # roles whose bytes are not those of the folder
     linear: np.ndarray
     depth_m: np.ndarray
@@ -66,7 +66,7 @@ def show_pair(folder: str | Path, identity: str, plan: PlanLike | None = None) -
     except PlanError as error:
         raise PlanError(f"{error.message}: if its files lie elsewhere now, give the plan (--plan)") from error
     (pair,) = make_pairs(plan, [recipe], {sharp.name: sharp}, {lens.name: lens})
-    files: dict[str, bytes] = {role: png_bytes(values) for role, values in pair.pictures.items()}
+    files = picture_files(pair)
     # Both what was written once and what is there now.
     differing = tuple(
         role

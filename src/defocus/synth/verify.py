@@ -25,6 +25,8 @@ from ..files.pair_folders import (
     JSON_LINES,
     LONGEST_LINE,
     PLAN,
+    PLANES,
+    decode_role,
     existing_store,
     find_sides,
     is_pair_folder,
@@ -198,7 +200,9 @@ class _OwnFolder:
                 self.problems.append(f"{path}: {size:,} bytes; expected {expected:,}")
             else:
                 intact.add(path)
-        others = {path for path in self.there - set(self.sizes) if path.endswith((".png", ".tar")) and "/" in path}
+        others = {
+            path for path in self.there - set(self.sizes) if path.endswith((".png", ".tif", ".tar")) and "/" in path
+        }
         self.problems += [f"{path}: belongs to no pair" for path in sorted(others)]
         return intact
 
@@ -249,7 +253,7 @@ class _OwnFolder:
                 else:
                     problems.append(f"{path}: holds no {about.get('member')}")
                     continue
-                problem, shape = _picture(data, about, bits)
+                problem, shape = _picture(data, about, role, bits)
                 problems += [f"{name}: {problem}"] if problem else []
                 if shape is None:
                     continue
@@ -289,14 +293,14 @@ class _OwnFolder:
                 self.problems.append(f"{path}: not what {CHECKSUMS} says")
 
 
-def _picture(data: bytes, about: Record, bits: int) -> tuple[str, tuple[int, int] | None]:
+def _picture(data: bytes, about: Record, role: str, bits: int) -> tuple[str, tuple[int, int] | None]:
     """What is wrong with a picture's bytes (empty: nothing), and its height and width."""
     if hashlib.sha256(data).hexdigest() != about["sha256"]:
         return "its sha256 is not that of the record: damaged or changed", None
-    if png_bits(data) != bits:
+    if role not in PLANES and png_bits(data) != bits:
         return f"a PNG of {png_bits(data)} bits; the plan promises {bits}", None
     try:
-        values = decode_picture(data)
+        values = decode_role(role, data)
     except DatasetError as error:
         return error.message, None
     return "", (values.shape[0], values.shape[1])

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ..files.pair_folders import PLANES
+from ..files.pictures import plane_bytes
 from ..files.png import png_bytes
 from .folder import Lead
 from .layouts import file_facts, pair_paths, shard_bytes, shard_path
@@ -29,7 +31,7 @@ class PairWriter:
     def write(self, task: Task, pairs: Sequence[Pair], watch: Stopwatch) -> list[Outcome]:
         """Write the pairs of a task; what became of each, with path, sha256 and bytes of its pictures."""
         good = [pair for pair in pairs if not pair.refusal]
-        encoded = dict(zip((pair.recipe.id for pair in good), self._threads.map(_encoded, good), strict=True))
+        encoded = dict(zip((pair.recipe.id for pair in good), self._threads.map(picture_files, good), strict=True))
         watch.lap("encode")
         contents, files = self._laid_out(task, encoded, good)
         outcomes = [
@@ -63,5 +65,8 @@ class PairWriter:
         return contents, files
 
 
-def _encoded(pair: Pair) -> dict[str, bytes]:
-    return {role: png_bytes(values) for role, values in pair.pictures.items()}
+def picture_files(pair: Pair) -> dict[str, bytes]:
+    """The files of a pair's pictures, PNG, and of its planes, TIFF."""
+    return {
+        role: plane_bytes(values) if role in PLANES else png_bytes(values) for role, values in pair.pictures.items()
+    }
