@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -36,17 +36,17 @@ from .psf.engine import (
     Psf,
     PsfBatch,
     PsfOptions,
-    Report,
     TracedRequests,
     judge_counts,
     point_psf,
     spills,
 )  # fmt: skip
-from .psf.method import WAVE, PsfMethod
+from .psf.fraunhofer import FRAUNHOFER
+from .psf.method import METHODS, WAVE, Method, PsfMethod
 from .psf.paper import PAPER
 from .psf.poses import Points, Requests, stack_irises
 from .psf.sampling import bucket, window_samples
-from .psf.window import LARGEST, larger_window, spill_refusal, window_for
+from .psf.window import LARGEST, larger_window, window_for
 from .tracing import as_array, check_number, concrete, is_traced, plain_number
 
 if TYPE_CHECKING:
@@ -61,9 +61,16 @@ NOMINAL = 0.03  # an f-number that is so much wider than the full aperture is a 
 # Numbers that the report of every PSF has; None where a method does not know one.
 REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")
 
-Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
-METHODS: tuple[Method, ...] = get_args(Method)
-ENGINE_METHODS: dict[Method, PsfMethod] = {"wave": WAVE, "paper": PAPER}  # in batches; the others one PSF at a time
+# In batches; the others one PSF at a time (`psf.comparison`).
+ENGINE_METHODS: dict[Method, PsfMethod] = {"wave": WAVE, "paper": PAPER, "fraunhofer": FRAUNHOFER}
+# What a method cannot do, as `PsfOptions` has it, and iris blades.
+UNKNOWN_OPTIONS: dict[Method, tuple[str, ...]] = {
+    "paper": ("coarse", "blades"),
+    "fraunhofer": ("blades",),
+    "huygens": ("side", "samples", "coarse", "double", "blades"),
+    "gaussian": ("side", "samples", "supersample", "exact", "coarse", "double", "blades"),
+    "disk": ("side", "samples", "supersample", "exact", "coarse", "double", "blades"),
+}
 Scalar = float | Float[Any, ""]
 Field = tuple[float, float]
 
@@ -297,22 +304,16 @@ class Camera(eqx.Module):
 
         Without a `size` the window is as large as the blur needs. Raises `TraceError` where no light arrives or the
         blur does not fit the window. `method` is the best that we know, "wave", or for comparison the "paper"'s, the
-        slow "huygens" sum over rays, the paraxial "fraunhofer", and the "gaussian" and "disk" of the circle of
-        confusion. `options` are those of `PsfOptions`.
+        slow "huygens" sum over rays, "fraunhofer" with a parabola for the defocus, and the "gaussian" and "disk" of
+        the circle of confusion. `options` are those of `PsfOptions`.
         """
-        if method not in METHODS:
-            raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
         settings = checked_options(PsfOptions, options, "a PSF")
         parsed = parse_bands(bands)
         _check_points([depth_m], [_pair(field)], size)
         if is_traced((self, depth_m, field)):
             return self._pure_psf(depth_m, field, size, parsed, method, settings)
-        if method in ENGINE_METHODS:
-            batch = psfs(self, [depth_m], [field], size, parsed, method=method, **asdict(settings))
-            report, array = batch.reports[0], batch.psf[0]
-        else:
-            x, y = field
-            array, report = self._compared(method, float(depth_m), (float(x), float(y)), size, parsed, settings)
+        batch = psfs(self, [depth_m], [field], size, parsed, method=method, **asdict(settings))
+        report, array = batch.reports[0], batch.psf[0]
         if report["status"] != "ok":
             raise TraceError(f"{self.lens.name}, field {tuple(field)}, depth {depth_m} m: {report['status']}")
         place = (float(field[0]), float(field[1]))
@@ -333,9 +334,11 @@ class Camera(eqx.Module):
         """PSFs of many points at once; nothing is raised for one of them, each report has its `status`."""
         return psfs(self, depth_m, field, size, bands, **options)
 
-    def trace(self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "rgb") -> TracedRequests:
+    def trace(
+        self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "rgb", method: Method = "wave"
+    ) -> TracedRequests:
         """Points whose wavefronts are traced: PSFs in windows of any size follow without tracing again."""
-        return TracedRequests(make_requests([self] * len(depth_m), depth_m, field), parse_bands(bands))
+        return trace_points([self] * len(depth_m), depth_m, field, parse_bands(bands), method)
 
     def wavefronts(self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "d") -> Wavefronts:
         """The wavefronts of many points on the host, [point, wavelength]."""
@@ -350,7 +353,9 @@ class Camera(eqx.Module):
         """
         from .render.photograph import PhotographOptions, take_photograph
 
-        return take_photograph(self, linear, depth_m, checked_options(PhotographOptions, options, "a photograph"))
+        settings = checked_options(PhotographOptions, options, "a photograph")
+        check_method(settings.method, settings.psf_options, [self])
+        return take_photograph(self, linear, depth_m, settings)
 
     def _pure_psf(
         self, depth_m: Scalar, field: Field, size: int | None, bands: Bands, method: Method, options: PsfOptions
@@ -398,38 +403,6 @@ class Camera(eqx.Module):
         )
         return Psf(array, bands, self.pixel_um, report)
 
-    def _compared(
-        self, method: Method, depth_m: float, field: Field, size: int | None, bands: Bands, options: PsfOptions
-    ) -> tuple[np.ndarray, Report]:
-        """PSF and report of the methods that are there for comparison."""
-        from .psf.huygens import huygens_psf
-        from .psf.simple import disk, disk_outside, fraunhofer, gaussian, gaussian_outside
-
-        refused = [name for name, value in asdict(options).items() if value != getattr(PsfOptions(), name)]
-        if method == "huygens":
-            refused = [name for name in refused if name != "supersample"]
-        if refused or self.iris is not None:
-            raise DefocusError(f"method {method!r} knows no {', '.join(refused) or 'iris blades'}")
-        self.require_imaged(np.asarray(depth_m))
-        radius = self.circle_of_confusion_px(depth_m)
-        window = window_for(radius, LARGEST) if size is None else size
-        requests = make_requests([self], [depth_m], [field])
-        if method == "huygens":
-            array, report = huygens_psf(requests, 0, bands, window, supersample=options.supersample or 5)
-            reach = report["blur_mm"] / (float(self.pixel_um) * 1e-3)
-        else:
-            report = {"circle_of_confusion_px": radius}
-            if method == "fraunhofer":
-                data, defocus = self.first_order, float(self.paraxial.blur(as_array(depth_m))[1])
-                pitch = float(self.pixel_um)
-                pictures = [fraunhofer(float(data.na), defocus, wave, pitch, window) for wave in bands.mean_nm]
-                report["defocus_mm"] = defocus
-            else:
-                pictures = [(gaussian if method == "gaussian" else disk)(radius, window)] * len(bands.names)
-            array, reach = np.stack(pictures).astype(np.float32), abs(radius)
-            report["energy_outside"] = (gaussian_outside if method == "gaussian" else disk_outside)(radius, window)
-        return array, report | {"status": spill_refusal(report["energy_outside"], reach, window) or "ok"}
-
 
 def psfs(
     cameras: Camera | Sequence[Camera],
@@ -446,25 +419,23 @@ def psfs(
     """PSFs of many cameras, depths and fields in one array; a single camera, depth or field goes with all others.
 
     Without a `size` all windows are as large as the widest blur needs. Nothing is raised for one of the PSFs: each
-    report has its `status`. `method` is "wave" or "paper". With `relative_illumination` reports tell the light of the
-    field against the axis'. `progress` is called with how many more PSFs are done, in fractions.
+    report has its `status`. `method` is one of those of `Camera.psf`; "huygens" is slow. With `relative_illumination`
+    reports tell the light of the field against the axis' where the method knows it. `progress` is called with how many
+    more PSFs are done, in fractions.
     """
     settings = checked_options(PsfOptions, options, "PSFs")
     rows = _rows(cameras, depth_m, field)
-    if method not in ENGINE_METHODS:
-        raise DefocusError(f"method {method!r} is for one PSF at a time; many are computed by wave and paper")
-    if method == "paper" and (settings.coarse or any(camera.iris is not None for camera, _, _ in rows)):
-        raise DefocusError(f"method 'paper' knows no {'coarse' if settings.coarse else 'iris blades'}")
+    check_method(method, settings, [camera for camera, _, _ in rows])
     _check_points([d for _, d, _ in rows], [f for _, _, f in rows], size)
-    axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if relative_illumination else {}
+    of_axis = relative_illumination and method in ENGINE_METHODS
+    axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if of_axis else {}
     every = [*rows, *((camera, depth, (0.0, 0.0)) for camera, depth in axis.values())]
-    traced = TracedRequests(
-        make_requests([c for c, _, _ in every], [d for _, d, _ in every], [f for _, _, f in every]),
-        parse_bands(bands),
-        ENGINE_METHODS[method],
+    traced = trace_points(
+        [c for c, _, _ in every], [d for _, d, _ in every], [f for _, _, f in every], parse_bands(bands), method
     )
     batch = _in_one_window(traced, rows, size, settings, progress)
-    judge_counts(batch, settings)
+    if method in ENGINE_METHODS:
+        judge_counts(batch, settings)
     if axis:
         areas = traced.pupil_areas()
         centre = dict(zip(axis, areas[len(rows) :], strict=True))
@@ -472,6 +443,35 @@ def psfs(
             if report["status"] == "ok" and np.isfinite(centre[id(camera), depth]):
                 report["relative_illumination"] = float(area / centre[id(camera), depth])
     return batch
+
+
+def check_method(method: Method, options: PsfOptions, cameras: Sequence[Camera]) -> None:
+    """Refuse a method that does not exist, and options and iris blades of which it knows nothing."""
+    if method not in METHODS:
+        raise DefocusError(f"method {method!r}; there are {', '.join(METHODS)}")
+    values = asdict(options) | {"blades": any(camera.iris is not None for camera in cameras)}
+    usual = asdict(PsfOptions()) | {"blades": False}
+    refused = [name for name in UNKNOWN_OPTIONS.get(method, ()) if values[name] != usual[name]]
+    if refused:
+        words = ", ".join("iris blades" if name == "blades" else name for name in refused)
+        raise DefocusError(f"method {method!r} knows no {words}")
+
+
+def trace_points(
+    cameras: Sequence[Camera], depth_m: Sequence[float], field: Sequence[Field], bands: Bands, method: Method
+) -> TracedRequests:
+    """One request for each camera, depth (m) and field position, ready for PSFs in windows of any size."""
+    requests = make_requests(cameras, depth_m, field)
+    if method in ENGINE_METHODS:
+        return TracedRequests(requests, bands, ENGINE_METHODS[method])
+    from .psf.comparison import ComparisonRequests
+
+    fronts = [max(float(camera.first_order.front_focus) * 1e-3, 0.0) for camera in cameras]
+    blur = [
+        float(camera.circle_of_confusion_px(depth)) if depth > front else math.nan
+        for camera, depth, front in zip(cameras, depth_m, fronts, strict=True)
+    ]
+    return ComparisonRequests(requests, bands, method, blur)
 
 
 def make_requests(cameras: Sequence[Camera], depth_m: Sequence[float], field: Sequence[Field]) -> Requests:

@@ -19,8 +19,10 @@ from matplotlib.text import Text
 from defocus import Camera, Photograph, Psf
 from defocus.cli import run
 from defocus.draw import (
+    compute_psf_gallery,
     compute_psf_grid,
     draw_psf,
+    draw_psf_gallery,
     draw_psf_grid,
     draw_pupils,
     draw_through_focus,
@@ -283,6 +285,25 @@ def test_wavefronts_pupils_and_a_strip(camera: Camera, tmp_path: Path) -> None:
         draw_through_focus(camera)
 
 
+def test_a_gallery_has_a_row_for_each_lens(camera: Camera, grid: PsfGrid) -> None:
+    one = compute_psf_gallery([camera], math.inf, fields=(-0.7, 0.7), size=SIZE, bands="d")
+    assert np.array_equal(one.psf, grid.psf)
+    cameras = [camera, Camera(load_lens("canon-rf-85-f1.2"), focus_m=2.0, pixel_um=40.0)]
+    gallery = compute_psf_gallery(cameras, 1.0, fields=(0.0, 0.5, 1.0), method="disk")
+    radii = [abs(float(camera.circle_of_confusion_px(1.0))) for camera in cameras]
+    for row, radius in enumerate(radii):
+        tiles = gallery.cut(row)
+        assert 2.0 * radius <= tiles.shape[-1] < gallery.psf.shape[-1] + row
+        assert tiles.sum() == pytest.approx(9.0, rel=0.02)  # three fields in three colours
+    figure = draw_psf_gallery(gallery)
+    assert_on_page(figure)
+    assert len(pictures(figure)) == 6
+    words = texts(figure)
+    assert sum("m, " in text and text.endswith(" px") for text in words) == 2  # each row has its own scale
+    assert {"Zeiss Tessar 50 mm f/3.5", "axis", "field 0.5", "field 1"} <= set(words)
+    assert any("method disk" in text for text in words)
+
+
 # --- command line ----------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +324,28 @@ def test_the_command_writes_figure_and_stack(tmp_path: Path, capsys: pytest.Capt
         tiles = json.loads(str(stack["report"]))["tiles"]
     assert tiles[0][0]["status"] != "ok"
     assert tiles[1][0]["status"] == "ok"
+
+
+def test_figures_and_photographs_by_other_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, strip, blurred = tmp_path / "grid.npz", tmp_path / "strip.svg", tmp_path / "blurred.png"
+    depths = ["--depths-m", "1,0.015", "--size", str(SIZE), "--method", "gaussian", "--bands", "d"]
+    assert run(["psf-grid", LENS, "--focus-m", "2", "--fields", "0,0.5", *depths, "--out", str(out)]) == 0
+    assert capsys.readouterr().err.count("nothing has an image") == 2
+    with np.load(out) as stack:
+        assert np.array_equal(*stack["psf"][0])
+        assert json.loads(str(stack["report"]))["method"] == "gaussian"
+    assert run(["through-focus", LENS, *depths, "--plot", str(strip)]) == 0
+    scene = ["scene:portrait:2", "--lens", "canon-rf-85-f1.2", "--size", "48x32", "--bands", "d", "--nodes", "1x1"]
+    assert run(["blur", *scene, "--method", "gaussian", "--out", str(blurred)]) == 0
+    assert "by the method gaussian" in capsys.readouterr().out
+    assert "method gaussian" in strip.read_text()
+    lenses = [LENS, "canon-rf-16-f2.8"]
+    arguments = ["--fields", "0,1", "--depth-m", "0.03", "--focus-m", "0.1", "--method", "disk", "--size", "32"]
+    assert run(["psf-gallery", *lenses, *arguments, "--plot", str(strip)]) == 0
+    notes = capsys.readouterr().err.splitlines()
+    assert len(notes) == 4
+    assert "note: Zeiss Tessar 50 mm f/3.5, field 0: the point lies within the front focal point" in notes[0]
+    assert "of the light falls outside 32 pixels" in notes[3]
 
 
 @pytest.mark.parametrize(

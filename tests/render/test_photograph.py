@@ -16,6 +16,7 @@ from defocus.photo import Noise, SensorColour
 from defocus.photo.isp import expose_sharp
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import FittedPsf, PsfOptions
+from defocus.psf.simple import disk
 from defocus.psf.window import larger_window, window_for
 from defocus.render.node_psfs import find_node_psfs, mirrored
 from defocus.render.photograph import hidden_note
@@ -61,6 +62,15 @@ def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
     assert made.report["nodes"] == [5, 5]
     assert made.report["psfs_computed"] == 9  # a quarter of the field, its edges included
     assert made.report["psfs_refused"] == []
+
+
+def test_a_bright_point_shows_the_shape_of_another_method(small: Camera) -> None:
+    light = np.zeros((48, 64, 3), np.float32)
+    light[24, 32] = 100.0
+    made = patch(small, light, 1.2, sensor=False, method="disk")
+    expected = disk(small.circle_of_confusion_px(1.2), 16)
+    assert np.abs(made.blurred.linear[16:32, 24:40, 1] / 100.0 - expected).sum() < 1e-3
+    assert made.report["method"] == "disk"
 
 
 def test_a_mirrored_scene_gives_a_mirrored_photograph(whole: Camera) -> None:
@@ -208,6 +218,9 @@ def test_what_is_refused(small: Camera) -> None:
         Camera(load_lens(LENS), pixel_um=2000.0).photograph(light, np.full((48, 64), 2.0))
     with pytest.raises(DefocusError, match="uint16; expected metres"):
         small.photograph(light, np.full((48, 64), 2000, np.uint16))
+    for options in ({"relative_illumination": True}, {"side": "left"}):
+        with pytest.raises(DefocusError, match="'gaussian' knows no"):
+            patch(small, light, 2.0, method="gaussian", **options)
     for name, values in {
         "saturation": (math.nan, -1.0, math.inf, 1e300, 10**400, "a", None),
         "seed": (-1, 1.5),
@@ -223,6 +236,7 @@ def test_what_is_refused(small: Camera) -> None:
         "response": ("srgb", None),
         "side": ("top",),
         "exact": (2,),
+        "method": ("huygens", "nonsense"),
     }.items():
         for value in values:
             with pytest.raises(DefocusError, match=name):
@@ -267,7 +281,7 @@ class Stubborn:
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         return 0.0 * np.asarray(depth_m)
 
-    def trace(self, depth_m: Any, field: Any, bands: Any) -> Stubborn:
+    def trace(self, depth_m: Any, field: Any, bands: Any, method: str) -> Stubborn:
         self.fields = field
         return self
 

@@ -6,7 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -174,6 +174,9 @@ class BlurOptions:
     ] = 1
     max_kernel: Annotated[int, typer.Option(help="Largest PSF in pixels.", min=32, max=2048)] = 256
     exact: Annotated[bool, "PSFs with the diffraction of their wavelength: slow."] = False
+    method: Annotated[
+        Literal["wave", "paper", "fraunhofer", "gaussian", "disk"], "Of the PSFs; all but wave are for comparison."
+    ] = "wave"
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `Camera.photograph`, but for the sensor's."""
@@ -195,6 +198,7 @@ class BlurOptions:
             "parts": self.parts,
             "most_kernel_px": self.max_kernel,
             "exact": self.exact,
+            "method": self.method,
         }
 
     def camera(self, sharp: SharpPhotograph, focus_m: float) -> Camera:
@@ -359,6 +363,7 @@ def _lines(facts: dict[str, Any]) -> dict[str, str]:
         "depth": f"{facts['nearest_m']:.3g} … {facts['farthest_m']:.3g} m",
         "blur radii": f"{low:.1f} … {high:.1f} px in {facts['layers']} layers",
         "PSFs": f"{facts['psfs_computed']} of {facts['kernel_px']} px or less at {rows}×{columns} nodes, "
-        + ", ".join(facts["bands"]),
+        + ", ".join(facts["bands"])
+        + ("" if facts["method"] == "wave" else f", by the method {facts['method']}"),
         "time": ", ".join(f"{name} {value:.1f} s" for name, value in facts["seconds"].items()),
     }

@@ -1,4 +1,4 @@
-"""`defocus psf`, `psf-grid`, `wavefront`, `pupils` and `through-focus`: PSFs and what lies behind them."""
+"""`defocus psf`, `psf-grid`, `psf-gallery`, `wavefront`, `pupils`, `through-focus`: PSFs and what lies behind them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .options import (
     LensOptions,
     check_outputs,
     json_text,
+    make_camera,
     numbers,
     print_files,
     print_result,
@@ -37,6 +38,10 @@ Fields = Annotated[str, "Where the points appear: heights above the centre, of t
 TileSize = Annotated[
     int | None, typer.Option(help="Pixels across a tile; by default room for the blur.", min=1, max=1024)
 ]
+MethodOption = Annotated[
+    Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"],
+    "All but wave are for comparison; huygens is slow.",
+]
 ScaleOption = Annotated[Literal["linear", "log"], "How light becomes brightness."]
 FIELDS = "0,0.5,0.7,1"
 HEIGHTS, METRES = "heights between -1 and 1, with commas", "metres or inf, with commas"  # what is expected
@@ -52,9 +57,7 @@ def psf(
         int | None, typer.Option(help="Pixels across the window; by default room for the blur.", min=1, max=2048)
     ] = None,
     bands: BandsOption = "rgb",
-    method: Annotated[
-        Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"], "All but wave are for comparison."
-    ] = "wave",
+    method: MethodOption = "wave",
     half: Annotated[
         Literal["left", "right"] | None, "The light of half the lens, as dual-pixel sensors see it."
     ] = None,
@@ -90,6 +93,7 @@ def psf_grid(
     depths_m: Annotated[str | None, "Depths in metres, such as 1,2,inf; by default around the focus."] = None,
     size: TileSize = None,
     bands: BandsOption = "rgb",
+    method: MethodOption = "wave",
     scale: ScaleOption = "linear",
     decades: Annotated[float, typer.Option(help="What a log scale spans.", min=1.0, max=12.0)] = 4.0,
     plot: FigureOption = None,
@@ -110,11 +114,11 @@ def psf_grid(
         bar("computing PSFs")
         camera = use.camera()
         grid = compute_psf_grid(
-            camera, fields=heights, depths_m=depths, size=size, bands=bands,
+            camera, fields=heights, depths_m=depths, size=size, bands=bands, method=method,
             progress=bar.counter("computing PSFs", len(heights) * len(depths or range(3))),
         )  # fmt: skip
     if out is not None:
-        report = {"lens": camera.lens.name, "focus_m": camera.focus_m, "tiles": grid.reports}
+        report = {"lens": camera.lens.name, "focus_m": camera.focus_m, "method": method, "tiles": grid.reports}
         with writing_file(out) as file:
             np.savez_compressed(
                 file,
@@ -133,6 +137,39 @@ def psf_grid(
         for field, report in zip(grid.fields, row, strict=True):
             if report["status"] != "ok":
                 typer.echo(f"note: field {field:g}, depth {depth:g} m: {report['status']}", err=True)
+
+
+def psf_gallery(
+    lenses: Annotated[
+        list[str], typer.Argument(metavar="LENS...", help="Built-in names or lens files; LENS@STATE selects a state.")
+    ],
+    plot: Plot,
+    depth_m: Annotated[float, "Depth of the points in metres; inf is allowed."] = math.inf,
+    focus_m: Annotated[float, "Focus distance of all lenses in metres; inf is allowed."] = math.inf,
+    f_number: Annotated[float | None, "Stop all lenses down."] = None,
+    pixel_um: Annotated[float | None, "Pixel pitch; by default 1680×1120 fill the image of each."] = None,
+    fields: Fields = FIELDS,
+    size: TileSize = None,
+    bands: BandsOption = "rgb",
+    method: MethodOption = "wave",
+    scale: ScaleOption = "linear",
+) -> None:
+    """Draw PSFs of several lenses (rows) over the field (columns)."""
+    from ..draw import compute_psf_gallery, draw_psf_gallery, save
+
+    heights = numbers("--fields", fields, HEIGHTS)
+    check_outputs((plot, "figure"), inputs=lenses)
+    with ProgressBar(delay_s=DELAY_S) as bar:
+        bar("computing PSFs")
+        cameras = [make_camera(lens, focus_m=focus_m, f_number=f_number, pixel_um=pixel_um) for lens in lenses]
+        gallery = compute_psf_gallery(
+            cameras, depth_m, fields=heights, size=size, bands=bands, method=method,
+            progress=bar.counter("computing PSFs", len(heights) * len(cameras)),
+        )  # fmt: skip
+    save(draw_psf_gallery(gallery, scale=scale), plot)
+    print_files(plot)
+    for note in gallery.notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 @dataclass(frozen=True)
@@ -178,6 +215,7 @@ def through_focus(
     field: FieldOption = (0, 0),
     size: TileSize = None,
     bands: BandsOption = "rgb",
+    method: MethodOption = "wave",
     scale: ScaleOption = "linear",
 ) -> None:
     """Draw a row of PSFs through the focus."""
@@ -195,8 +233,8 @@ def through_focus(
     with ProgressBar(delay_s=DELAY_S) as bar:
         bar("computing PSFs")
         progress = bar.counter("computing PSFs", sum(map(len, places.values())))
-        options: dict[str, Any] = {"field": point, "size": size, "bands": bands, "progress": progress}
-        figure = draw_through_focus(use.camera(), scale=scale, **options, **places)
+        options: dict[str, Any] = {"field": point, "size": size, "bands": bands, "method": method}
+        figure = draw_through_focus(use.camera(), scale=scale, progress=progress, **options, **places)
     _write(figure, plot)
 
 

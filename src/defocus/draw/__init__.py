@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .charts import BlurLine, draw_blur_levels, draw_training_curves
     from .diversity import draw_diversity
     from .layout import draw_layout, plot_camera
+    from .psf_gallery import compute_psf_gallery, draw_psf_gallery
     from .psf_grid import compute_psf_grid, draw_psf_grid, draw_through_focus
     from .psf_plot import check_scale, draw_psf
     from .pupils import draw_pupils, draw_wavefronts
@@ -37,6 +38,7 @@ __all__ = [
     "check_figure_path",
     "check_scale",
     "check_sweep_path",
+    "compute_psf_gallery",
     "compute_psf_grid",
     "draw_blur_levels",
     "draw_card",
@@ -46,6 +48,7 @@ __all__ = [
     "draw_layout",
     "draw_pair",
     "draw_psf",
+    "draw_psf_gallery",
     "draw_psf_grid",
     "draw_pupils",
     "draw_samples",

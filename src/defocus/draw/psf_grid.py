@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from ..camera import Camera, psfs
 from ..errors import DefocusError
 from ..psf.bands import Bands, BandsLike
+from ..psf.method import Method
 from . import style
 from .psf_plot import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
 from .sheet import Sheet, head
@@ -61,6 +62,7 @@ def compute_psf_grid(
     depths_m: Sequence[float] | None = None,
     size: int | None = None,
     bands: BandsLike = "rgb",
+    method: Method = "wave",
     **options: Any,
 ) -> PsfGrid:
     """PSFs of points that appear `fields` × the image radius above the centre, at `depths_m`.
@@ -74,24 +76,33 @@ def compute_psf_grid(
         raise DefocusError("a grid of PSFs needs at least one field and one depth")
     blur = [camera.circle_of_confusion_px(d) for d in depths]
     cells = [(d, (0.0, float(f))) for d in depths for f in fields]
-    batch = camera.psfs([d for d, _ in cells], [f for _, f in cells], size, bands, **options)
+    batch = camera.psfs([d for d, _ in cells], [f for _, f in cells], size, bands, method=method, **options)
     reports = tuple(batch.reports[i : i + len(fields)] for i in range(0, len(cells), len(fields)))
     size = batch.psf.shape[-1]
     window = f"{size} × {size} pixels of {camera.pixel_um:.3g} µm"
-    rgb = batch.bands.names == ("red", "green", "blue")
-    colour = "red, green, blue" if rgb else ", ".join(f"{w:.4g} nm" for w in batch.bands.mean_nm)
     return PsfGrid(
         camera,
         batch.psf.reshape((len(depths), len(fields), *batch.psf.shape[1:])),
         batch.bands,
         reports,
-        f"{style.setting(camera.f_number, camera.focus_m)} · {window} · {colour}",
+        f"{style.setting(camera.f_number, camera.focus_m)} · {window} · {band_names(batch.bands)}{method_text(method)}",
         heads=tuple(_field_head(f, column) for f, column in zip(fields, zip(*reports, strict=True), strict=True)),
         sides=tuple((style.distance(d), f"CoC\n{style.signed(c, 1)} px") for d, c in zip(depths, blur, strict=True)),
         footnote="up is up in the photograph\nCoC: paraxial blur radius, positive beyond the focus",
         fields=tuple(map(float, fields)),
         depths_m=depths,
     )
+
+
+def band_names(bands: Bands) -> str:
+    """The bands in words: colours, or wavelengths."""
+    rgb = bands.names == ("red", "green", "blue")
+    return "red, green, blue" if rgb else ", ".join(f"{w:.4g} nm" for w in bands.mean_nm)
+
+
+def method_text(method: Method) -> str:
+    """What the line below a title says of PSFs that are not by the default method."""
+    return "" if method == "wave" else f" · method {method}"
 
 
 def field_name(field: float) -> str:
@@ -102,8 +113,11 @@ def field_name(field: float) -> str:
 def _field_head(field: float, reports: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """A field, and its image height and angle as the first tile that worked tells them."""
     fine = [report for report in reports if report["status"] == "ok"]
-    where = f"{fine[0]['image_height_mm']:.3g} mm, {fine[0]['field_deg']:.3g}°" if fine else "no light"
-    return field_name(field), where
+    if not fine:
+        return field_name(field), "no light"
+    if "field_deg" not in fine[0]:  # of a shape that knows no chief ray
+        return field_name(field), ""
+    return field_name(field), f"{fine[0]['image_height_mm']:.3g} mm, {fine[0]['field_deg']:.3g}°"
 
 
 @style.look()
@@ -147,6 +161,7 @@ def draw_through_focus(
     bands: BandsLike = "rgb",
     scale: Scale = "linear",
     decades: float = DECADES,
+    method: Method = "wave",
     **options: Any,
 ) -> Figure:
     """A row of PSFs of a point that appears at `field`; `options` go to `psfs`.
@@ -158,12 +173,12 @@ def draw_through_focus(
     check_scale(scale)
     if depths_m is not None and sensor_shifts_mm is None:
         blur = [camera.circle_of_confusion_px(d) for d in depths_m]
-        batch = camera.psfs(list(depths_m), field, size, bands, **options)
+        batch = camera.psfs(list(depths_m), field, size, bands, method=method, **options)
         heads = tuple((style.distance(d), f"CoC {style.signed(c, 1)} px") for d, c in zip(depths_m, blur, strict=True))
         what = "point at different depths"
     elif sensor_shifts_mm is not None and depths_m is None:
         cameras = [camera.shifted(camera.sensor_z_mm + shift) for shift in sensor_shifts_mm]
-        batch = psfs(cameras, camera.focus_m, field, size, bands, **options)
+        batch = psfs(cameras, camera.focus_m, field, size, bands, method=method, **options)
         sides = ["towards the lens" if z < 0.0 else "behind" if z > 0.0 else "focus" for z in sensor_shifts_mm]
         heads = tuple((f"{style.signed(1e3 * z, 0)} µm", s) for z, s in zip(sensor_shifts_mm, sides, strict=True))
         what = "sensor at different places"
@@ -175,7 +190,7 @@ def draw_through_focus(
         batch.psf[None],
         batch.bands,
         (batch.reports,),
-        f"{what} · {place} · {style.setting(camera.f_number, camera.focus_m)}",
+        f"{what} · {place} · {style.setting(camera.f_number, camera.focus_m)}{method_text(method)}",
         heads=heads,
         sides=(),
         depths_m=tuple(depths_m or ()),

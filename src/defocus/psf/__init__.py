@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from .bands import Bands, parse_bands, picture_bands
     from .energy import encircled_energy
     from .engine import FittedPsf, Psf, PsfBatch, PsfOptions, TracedRequests, point_psf
+    from .fraunhofer import FRAUNHOFER
     from .huygens import huygens_psf
     from .method import WAVE, PsfMethod
     from .paper import PAPER
     from .poses import Points, Requests
-    from .simple import disk, fraunhofer, gaussian
+    from .simple import disk, gaussian
     from .wavefronts import Wavefronts, wavefronts_of
     from .window import window_for
 
 __all__ = [
+    "FRAUNHOFER",
     "PAPER",
     "WAVE",
     "Bands",
@@ -33,7 +35,6 @@ __all__ = [
     "Wavefronts",
     "disk",
     "encircled_energy",
-    "fraunhofer",
     "gaussian",
     "huygens_psf",
     "parse_bands",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from jaxtyping import Array, Float
 
@@ -14,6 +15,8 @@ from .propagate import Transform, matrix_dft
 from .sampling import needed_samples
 from .wavefronts import FindWavefront, Wavefronts, wavefront_on_sphere
 
+Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
+METHODS: tuple[Method, ...] = get_args(Method)
 SampleCount = Callable[[Wavefronts, Float[Array, "requests 1"], Float[Array, "requests waves"]], Float[Array, "..."]]
 
 

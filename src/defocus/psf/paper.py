@@ -40,7 +40,7 @@ def paper_wavefront(system: System, pose: Pose, point: Points, wavelength: Float
     data, chief = pose.data, pose.chief
     vergence = vergence_of(chief, point.depth - data.entrance_pupil)
     rays = trace_pupil(system, chief, vergence, pose.sensor_z, pose.landing, data)
-    s, w = _on_exit_sphere(rays, rays.traced)
+    s, w = on_exit_sphere(rays, rays.traced)
     bundle = find_bundle(system, chief, vergence, samples=65, data=data).traced
     return fit_wavefront(
         rays,
@@ -51,11 +51,11 @@ def paper_wavefront(system: System, pose: Pose, point: Points, wavelength: Float
         wavelength / system.index[-1],
         bend=jnp.zeros(()),
         apart=jnp.ones(()),
-        edge=_fitted_rim(bundle, _on_exit_sphere(rays, bundle)[0], s[:2, -len(rays.rim.angle) :]),
+        edge=_fitted_rim(bundle, on_exit_sphere(rays, bundle)[0], s[:2, -len(rays.rim.angle) :]),
     )
 
 
-def _on_exit_sphere(rays: PupilRays, traced: Trace) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
+def on_exit_sphere(rays: PupilRays, traced: Trace) -> tuple[Float[Array, "3 rays"], Float[Array, " rays"]]:
     """Directions s from the sphere to the focus, and W (mm) to the window's centre: from the focus on, plane waves."""
     radius = sphere_radius(rays.focus, rays.exit_pupil)
     s, t = on_sphere(traced.position, traced.direction, rays.focus, radius)

@@ -1,7 +1,7 @@
-"""What others take for a PSF: a Gaussian, a disc, and the paraxial Fraunhofer pattern. For comparison.
+"""What others take for a PSF: a Gaussian and a disc. For comparison.
 
-All know the lens only by its paraxial circle of confusion or its numerical aperture: no aberrations, no vignetting, no
-chief ray. Each is pixel integrated and sums to 1; the point sits in pixel size // 2.
+Both know the lens only by its paraxial circle of confusion: no aberrations, no vignetting, no chief ray. Each is pixel
+integrated and sums to 1; the point sits in pixel size // 2.
 """
 
 from __future__ import annotations
@@ -11,13 +11,6 @@ import math
 import numpy as np
 from jaxtyping import Float
 from scipy.special import erf
-
-from ..errors import DefocusError
-from .propagate import SUPERSAMPLE
-
-MOST_POINTS = 2**14  # across the window of a Fraunhofer pattern
-FFT_SAMPLES = 2048  # most that the Fraunhofer pattern is computed with
-PUPIL_SAMPLES = 16  # across the pupil, at least: a single one would be a pattern without end
 
 
 def gaussian(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
@@ -41,40 +34,6 @@ def disk(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
     psf = np.diff(reach, axis=1).reshape(size, rows, size).mean(axis=1)
     if psf.sum() <= 0.0:  # a disc far smaller than a row
         psf[size // 2, size // 2] = 1.0
-    return psf / psf.sum()
-
-
-def fraunhofer(
-    na: float, defocus_mm: float, wavelength_nm: float, pixel_um: float, size: int, supersample: int = SUPERSAMPLE
-) -> Float[np.ndarray, "size size"]:
-    """The pattern of a round pupil with a parabolic defocus, by one FFT.
-
-    The FFT fixes the step on the sensor to λ / (2 NA · padding): it is chosen as an integer part of a pixel, with at
-    least `supersample` points in each.
-    """
-    wavelength, pixel = wavelength_nm * 1e-6, pixel_um * 1e-3
-    points = max(supersample, int(np.ceil(2.0 * pixel * 2.0 * na / wavelength)))
-    points += 1 - points % 2  # odd: a sample in the middle of each pixel
-    if size * points > MOST_POINTS:
-        raise DefocusError(f"{size} pixels take {size * points} points across, more than {MOST_POINTS}: take fewer")
-    step = pixel / points
-    if 2.0 * na * step * 4 * FFT_SAMPLES < PUPIL_SAMPLES * wavelength:
-        raise DefocusError(
-            f"a numerical aperture of {na:.3g} spreads its light over far more than {size} pixels of {pixel_um:g} µm: "
-            "take larger pixels or a smaller f-number"
-        )
-    window = max(size * pixel + 2.0 * abs(defocus_mm) * na, PUPIL_SAMPLES * wavelength / (2.0 * na))
-    count = int(min(2 ** np.ceil(np.log2(window / step + 1.0)), FFT_SAMPLES * 4))
-    s = np.fft.fftfreq(count) * wavelength / step  # direction cosines of the FFT's frequencies
-    s2 = s[:, None] ** 2 + s[None, :] ** 2
-    pupil = np.where(s2 <= na**2, np.exp(-1j * np.pi * s2 * defocus_mm / wavelength), 0.0)
-    intensity = np.fft.fftshift(np.abs(np.fft.fft2(pupil)) ** 2)
-    # Point p of the FFT lies at (p − count/2) steps; pixel k covers `points` of them about (k − size // 2) pixels.
-    first = count // 2 - (size // 2) * points - points // 2
-    fine = np.zeros((size * points, size * points))
-    low, high = max(first, 0), min(first + size * points, count)
-    fine[low - first : high - first, low - first : high - first] = intensity[low:high, low:high]
-    psf = fine.reshape(size, points, size, points).sum(axis=(1, 3))
     return psf / psf.sum()
 
 

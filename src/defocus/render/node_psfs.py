@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float
 from ..errors import DefocusError, TraceError
 from ..psf.bands import Bands
 from ..psf.engine import FittedPsf, PsfOptions
+from ..psf.method import Method
 from ..psf.window import SPILL
 from .full_field import node_places
 
@@ -81,7 +82,7 @@ class NodePsfs:
     nodes: list[list[Node]]
     psfs: dict[tuple[int, int], Float[np.ndarray, "bands size size"]]  # of a place and a layer, in their own windows
     source: list[int]  # for each layer the used layer whose PSF it has
-    light_mm2: list[list[float]]  # that each node gets from the layer nearest to the focus, [row][column]
+    light_mm2: list[list[float | None]]  # at each node, of the layer nearest to the focus; None: the method's unknown
 
     def at(self, row: int, column: int) -> Float[np.ndarray, "layers bands size size"]:
         """The PSFs of all layers at a node."""
@@ -116,6 +117,7 @@ def find_node_psfs(
     bands: Bands,
     most_px: int,
     options: PsfOptions,
+    method: Method = "wave",
     relative_illumination: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> NodePsfs:
@@ -142,7 +144,7 @@ def find_node_psfs(
     while waiting:
         keys = list(waiting)[:at_once]
         batch = [waiting.pop(key) for key in keys]
-        traced = camera.trace([float(depth_m[r.layer]) for r in batch], [r.tried for r in batch], bands)
+        traced = camera.trace([float(depth_m[r.layer]) for r in batch], [r.tried for r in batch], bands, method)
         blur = camera.circle_of_confusion_px(np.array([float(depth_m[r.layer]) for r in batch]))
         fitted = traced.fitted_psfs(blur, most_px, options, progress=advance)
         light = _light(traced, options) if relative_illumination else np.ones(len(batch))
@@ -170,7 +172,7 @@ def find_node_psfs(
         nodes,
         psfs,
         [layers[int(np.argmin(np.abs(np.array(layers) - i)))] for i in range(len(used))],
-        [[settled[place, sharpest][1].report["light_mm2"] for place, _, _ in row] for row in nodes],
+        [[settled[place, sharpest][1].report.get("light_mm2") for place, _, _ in row] for row in nodes],
     )
 
 

@@ -26,6 +26,7 @@ from ..photo.isp import expose, expose_sharp, noise_key
 from ..photo.light import as_linear_light, check_power
 from ..psf.bands import BandsLike, picture_bands
 from ..psf.engine import PsfOptions, Side
+from ..psf.method import Method
 from ..psf.window import window_for
 from ..scene.inpaint import EDGE_PX, REACH_PX
 from ..scene.layers import MOST_LAYERS, Layers, cut_layers
@@ -99,6 +100,7 @@ class PhotographOptions:
     so. `saturation` is the power of the paper's highlights, `noise` the sensor's, drawn with `seed`. `colour` is
     that of the sensor, without it a neutral one; without `sensor` the light is only clipped and encoded. `exact` PSFs
     have the diffraction of their wavelength, at many times the cost where pixels are large (`psf.engine`).
+    `method` is one of those of `Camera.psf` but for the slow "huygens".
     `progress` is called with the stage and how much of it is done.
     """
 
@@ -119,11 +121,16 @@ class PhotographOptions:
     sensor: bool = True
     response: Response = SRGB
     exact: bool = False
+    method: Method = "wave"
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
         picture_bands(self.bands)
         PsfOptions(side=self.side, exact=self.exact)
+        if self.method == "huygens":
+            raise DefocusError("method 'huygens' takes minutes for a PSF, and a photograph has hundreds: take another")
+        if self.relative_illumination and self.method in ("gaussian", "disk"):
+            raise DefocusError(f"method {self.method!r} knows no fall-off of light over the field")
         for name, low, high in WHOLE:
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or not low <= value <= high:
@@ -142,6 +149,12 @@ class PhotographOptions:
                 raise DefocusError(f"{name} {value!r}; expected a {kind.__name__} of defocus.photo")
         if self.noise is not None and not self.sensor:
             raise DefocusError("noise is the sensor's: it needs the step through the mosaic")
+
+    @property
+    def psf_options(self) -> PsfOptions:
+        """The options of its PSFs."""
+        coarse = not self.exact and self.method in ("wave", "fraunhofer")
+        return PsfOptions(side=self.side, exact=self.exact, coarse=coarse)
 
     def stage(self, name: str) -> Callable[[float], None] | None:
         """Progress of one stage."""
@@ -188,7 +201,8 @@ def take_photograph(
         np.asarray(layers.used),
         bands=bands,
         most_px=options.most_kernel_px,
-        options=PsfOptions(side=options.side, exact=options.exact, coarse=not options.exact),
+        options=options.psf_options,
+        method=options.method,
         relative_illumination=options.relative_illumination,
         progress=options.stage("PSFs"),
     )
@@ -217,6 +231,7 @@ def take_photograph(
         "patch": None if patch is None else list(patch),
         "side": options.side,
         "parts": options.parts,
+        "method": options.method,
         "exact": options.exact,
         "saturation": options.saturation,
         "noise": None if options.noise is None else [float(options.noise.shot), float(options.noise.read_deviation)],
@@ -329,7 +344,7 @@ def _report(
         "kernel_px": psfs.kernel_px,
         "nodes": list(grid),
         "node_fields": [[round(x, 4), round(y, 4)] for row in fields for x, y in row],
-        "node_light_mm2": [round(light, 4) for row in psfs.light_mm2 for light in row],
+        "node_light_mm2": [light and round(light, 4) for row in psfs.light_mm2 for light in row],
         "psfs_computed": psfs.computed,
         "psfs_refused": list(psfs.refused),
         "largest_energy_outside": psfs.worst_spill,

@@ -15,16 +15,17 @@ from jaxtyping import Bool, Float
 
 from ..camera import Camera, make_requests
 from ..psf.bands import Bands, picture_bands
+from ..psf.comparison import ComparisonRequests
 from ..psf.engine import FittedPsf, PsfOptions, Side, TracedRequests
-from ..psf.method import WAVE
+from ..psf.method import WAVE, Method
 from ..psf.paper import PAPER
-from ..psf.simple import disk, gaussian
 from ..render.node_psfs import embedded
 from .plan import Plan
 from .recipe import Recipe
 
 OFFSET_WINDOW, SMOOTH_PX = 32, 1.5
-METHODS = {"lens": WAVE, "paper": PAPER}  # of `psf.kind`; the others know the blur radius alone
+METHODS = {"lens": WAVE, "paper": PAPER}  # of `psf.kind`
+SHAPES: dict[str, Method] = {"gaussian": "gaussian", "disk": "disk"}  # that know the blur radius alone
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class PatchPsfs:
             return
         self.psfs[layer] = psf.array
         self.energy_outside = max(self.energy_outside, psf.report["energy_outside"])
-        self.residual_waves = max(self.residual_waves, psf.report["residual_waves"])
-        self.samples = max(self.samples, psf.report["samples"])
+        self.residual_waves = max(self.residual_waves, psf.report.get("residual_waves", 0.0))
+        self.samples = max(self.samples, psf.report.get("samples", 0))
 
     def record(self, plan: Plan) -> dict[str, Any]:
         """The numbers for the pair's record."""
@@ -84,20 +85,13 @@ def find_layer_psfs(
     bands, kernel = picture_bands(plan.psf.bands), plan.patch.kernel
     patches: dict[Side | None, list[PatchPsfs]] = {side: [PatchPsfs(bands, kernel) for _ in blurs] for side in sides}
     rows = [(p, int(k)) for p, blur in enumerate(blurs) for k in np.flatnonzero(blur.used)]
-    if plan.psf.kind not in METHODS:
-        shape = gaussian if plan.psf.kind == "gaussian" else disk
-        for own in patches.values():
-            for p, k in rows:
-                one = shape(float(blurs[p].coc_px[k]), kernel).astype(np.float32)
-                own[p].psfs[k] = np.broadcast_to(one, (len(bands.names), kernel, kernel))
-        return patches
     if not rows:
         return patches
     traced = _trace(plan, blurs, rows)
     radii = [float(blurs[p].coc_px[k]) for p, k in rows]
     for side, own in patches.items():
         # The paper computes every PSF in the whole kernel; its samples, not its window, tell what is dark.
-        least = kernel if plan.psf.kind == "paper" else 0
+        least = 0 if plan.psf.kind == "lens" else kernel
         fitted = traced.fitted_psfs(radii, kernel, _options(plan, side), least)
         for (p, k), psf in zip(rows, fitted, strict=True):
             own[p].add(k, blurs[p].recipe.lens, psf)
@@ -111,7 +105,7 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera
     blurred picture agrees best with the sharp one. For pictures whose gradients are as strong at every scale that is
     the highest point of the PSF, here of the sharpest one and smoothed a little: photographs are not sharper than that.
     """
-    if plan.psf.kind not in METHODS:
+    if plan.psf.kind in SHAPES:
         return [(0.0, 0.0)] * len(recipes)
     blurs = [
         LayerBlur(recipe, camera, np.zeros(1), np.array([recipe.focus_m]), np.ones(1, bool))
@@ -143,8 +137,11 @@ def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
 
 
 def _trace(plan: Plan, blurs: Sequence[LayerBlur], rows: Sequence[tuple[int, int]]) -> TracedRequests:
-    """The wavefronts of (patch, layer) pairs."""
+    """The requests of (patch, layer) pairs, with their wavefronts where the plan's PSFs have any."""
     own = [blurs[p] for p, _ in rows]
     depths = [float(blurs[p].depth_m[k]) for p, k in rows]
     requests = make_requests([b.camera for b in own], depths, [b.recipe.field for b in own])
-    return TracedRequests(requests, picture_bands(plan.psf.bands), METHODS[plan.psf.kind])
+    bands, kind = picture_bands(plan.psf.bands), plan.psf.kind
+    if kind in SHAPES:
+        return ComparisonRequests(requests, bands, SHAPES[kind], [float(blurs[p].coc_px[k]) for p, k in rows])
+    return TracedRequests(requests, bands, METHODS[kind])
