@@ -17,7 +17,7 @@ from .evaluate import ablate, downstream, evaluate, groundtruth
 from .lens import lens_app
 from .options import command
 from .photo import depth, develop, scene
-from .psf import psf, psf_gallery, psf_grid, pupils, through_focus, wavefront
+from .psf import psf, psf_compare, psf_gallery, psf_grid, pupils, through_focus, wavefront
 from .restore import deblur, train
 from .synth import demo, synth_app
 
@@ -34,8 +34,8 @@ app = typer.Typer(
 app.add_typer(lens_app, name="lens")
 app.add_typer(synth_app, name="synth")
 for function in (
-    psf, psf_grid, psf_gallery, wavefront, pupils, through_focus, blur, refocus, develop, depth, scene, deblur, train,
-    evaluate, groundtruth, downstream, ablate, demo,
+    psf, psf_grid, psf_gallery, psf_compare, wavefront, pupils, through_focus, blur, refocus, develop, depth, scene,
+    deblur, train, evaluate, groundtruth, downstream, ablate, demo,
 ):  # fmt: skip
     command(app)(function)
 

@@ -1,7 +1,9 @@
-"""`defocus psf`, `psf-grid`, `psf-gallery`, `wavefront`, `pupils`, `through-focus`: PSFs and what lies behind them."""
+"""`defocus psf`, `psf-…`, `wavefront`, `pupils` and `through-focus`: PSFs and what lies behind them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -170,6 +172,53 @@ def psf_gallery(
     print_files(plot)
     for note in gallery.notes:
         typer.echo(f"note: {note}", err=True)
+
+
+def psf_compare(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="Huygens or FFT PSFs that Zemax exported as .txt, one wavelength each, and their lenses."),
+    ],
+    lens: Annotated[
+        str | None, "The lens of all; by default the file that each export names, in the same folder."
+    ] = None,
+    depth_m: Annotated[
+        float | None, "Depth of the point in metres; by default the lens file's object distance."
+    ] = None,
+    sensor_shift_mm: Annotated[float, "How far the exported image plane stands behind the lens file's."] = 0.0,
+    method: MethodOption = "wave",
+    out: Annotated[Path | None, "Write the table: .csv."] = None,
+    plot: FigureOption = None,
+) -> None:
+    """Compare PSFs with those that Zemax exported."""
+    from ..draw import compare_with_zemax, draw_zemax_comparison, save
+    from ..files.stores import write_file
+
+    check_outputs((plot, "figure"), (out, ".csv"), inputs=[lens])
+    with ProgressBar(delay_s=DELAY_S) as bar:
+        bar("computing PSFs")
+        comparisons = compare_with_zemax(
+            folder, lens=lens, depth_m=depth_m, sensor_shift_mm=sensor_shift_mm, method=method
+        )
+    rows = [comparison.row for comparison in comparisons]
+    if out is not None:
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        write_file(out, table.getvalue().encode())
+    if plot is not None:
+        save(draw_zemax_comparison(comparisons, method), plot)
+    typer.echo("relative L1  blurred  correlation  PSF")
+    for row in rows:
+        if row["status"] == "ok":
+            numbers_text = (
+                f"{row['relative_l1']:>11.4f}  {row['relative_l1_blurred']:>7.4f}  {row['correlation']:>11.4f}"
+            )
+            typer.echo(f"{numbers_text}  {row['file']}")
+        else:
+            typer.echo(f"note: {row['file']}: {row['status']}", err=True)
+    print_files(out, plot)
 
 
 @dataclass(frozen=True)

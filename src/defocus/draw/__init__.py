@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .charts import BlurLine, draw_blur_levels, draw_training_curves
     from .diversity import draw_diversity
     from .layout import draw_layout, plot_camera
+    from .psf_comparison import compare_with_zemax, draw_zemax_comparison
     from .psf_gallery import compute_psf_gallery, draw_psf_gallery
     from .psf_grid import compute_psf_grid, draw_psf_grid, draw_through_focus
     from .psf_plot import check_scale, draw_psf
@@ -38,6 +39,7 @@ __all__ = [
     "check_figure_path",
     "check_scale",
     "check_sweep_path",
+    "compare_with_zemax",
     "compute_psf_gallery",
     "compute_psf_grid",
     "draw_blur_levels",
@@ -56,6 +58,7 @@ __all__ = [
     "draw_through_focus",
     "draw_training_curves",
     "draw_wavefronts",
+    "draw_zemax_comparison",
     "figure_bytes",
     "html_image",
     "plot_camera",
