@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -269,6 +270,8 @@ def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, caps
         assert int(blurred["prompts"]) > 0
     assert "| same | **0.000** | **0.000** | **1.000** |" in told  # against a depth of order 1
     assert str(sam_folder) in (out / "downstream.md").read_text()
+    names = {f"{name}-{task}.png" for name in "ab" for task in ("depth", "segments")}
+    assert {file.name for file in (out / "figures").iterdir()} == names
     # One restored picture of another size: that picture is left out for all, and told.
     save(tmp_path / "good" / "b.png", picture()[:40])
     assert run([*arguments, "--task", "depth"]) == 1
@@ -284,6 +287,29 @@ def test_command_line(depth_folder: Path, sam_folder: Path, tmp_path: Path, caps
     ):
         assert run([*arguments, *wrong]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_figures_show_where_depth_is_wrong_and_whose_a_pixel_is() -> None:
+    from defocus.draw import draw_depth_errors, draw_segments
+
+    def images(figure: Any) -> list[np.ndarray]:
+        return [np.asarray(axes.images[0].get_array()) for axes in figure.axes]
+
+    rows = {"input": picture(), "sharp": picture()}
+    truth = np.linspace(1.0, 2.0, 48)[:, None] * np.ones(64)
+    error = np.zeros((48, 64))
+    error[10:20, 30:40] = 0.5
+    _, _, wrong, depth = images(draw_depth_errors("a", rows, {"input": error}, truth, {"input": "RMSE 0.072"}))
+    assert np.ptp(wrong[:5].reshape(-1, 3), axis=0).max() == 0.0
+    assert wrong[15, 35].sum() > wrong[0, 0].sum() + 1.0
+    assert np.ptp(depth[0], axis=0).max() == 0.0
+    assert np.abs(depth[0, 0] - depth[-1, 0]).max() > 0.5
+    labels = np.full((48, 64), -1)
+    labels[:24], labels[:4, :4] = 1, 0
+    _, _, painted, _ = images(draw_segments("a", rows, {"input": labels, "sharp": labels}, {}))
+    assert np.ptp(painted[30:], axis=-1).max() == pytest.approx(0.0)  # no segment: grey
+    first, second = painted[1, 1] - painted[1, 1].min(), painted[20, 20] - painted[20, 20].min()
+    assert np.abs(first - second).max() > 0.3
 
 
 def test_tables_mark_the_best_restored_row() -> None:

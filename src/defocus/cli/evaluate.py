@@ -176,7 +176,7 @@ def groundtruth(
 
 def downstream(
     folder: PairsArgument,
-    out: Annotated[Path, "The folder for downstream.csv and downstream.md."],
+    out: Annotated[Path, "The folder for downstream.csv, downstream.md and figures."],
     restored: Annotated[
         list[str] | None,
         "NAME=FOLDER of restored pictures, by their pairs' or files' names; repeatable.",
@@ -197,9 +197,17 @@ def downstream(
     least_stability: Annotated[float, "Masks are kept that change less with the threshold."] = 0.95,
     device: DeviceOption = "auto",
     limit: LimitOption = None,
+    figures: Annotated[int, typer.Option(help="Pictures whose depth errors and segments are drawn.", min=0)] = 3,
 ) -> None:
     """Judge restored pictures by what networks see in them: depth (Depth Anything V2) and segments (SAM 2)."""
-    from ..evaluate.downstream import DisparityEstimator, MaskChoice, Segmenter, judge, restored_pictures
+    from ..evaluate.downstream import (
+        DisparityEstimator,
+        MaskChoice,
+        Segmenter,
+        TaskDrawings,
+        judge,
+        restored_pictures,
+    )
     from ..evaluate.results import csv_text
     from ..evaluate.test_sets import find_real_pairs
     from ..files.ownership import OwnedFolder
@@ -214,12 +222,13 @@ def downstream(
         rows[name] = restored_pictures(place, images)
     where = choose_device(device)
     results = OwnedFolder(out, "judgement")
-    results.require("downstream.csv", "downstream.md")
+    drawings = TaskDrawings.spread(results, "figures", images, figures)
+    results.require("downstream.csv", "downstream.md", *drawings.names)
     estimator = DisparityEstimator(depth_model, where) if task != "segmentation" else None
     segmenter = Segmenter(segmentation_model, where) if task != "depth" else None
     with ProgressBar() as bar:
         judgements = judge(
-            images, rows, depth=estimator, segmenter=segmenter, prompt=prompt, progress=bar,
+            images, rows, depth=estimator, segmenter=segmenter, prompt=prompt, drawings=drawings, progress=bar,
             choice=MaskChoice(points, least_score, least_stability),
         )  # fmt: skip
     about = [f"Depth by {estimator.source}, root mean square error in its disparities."] if estimator else []
@@ -231,7 +240,9 @@ def downstream(
     typer.echo("\n".join(line for line in text.splitlines() if line.startswith("|")))
     for name, reason in judgements.failures:
         typer.echo(f"not judged: {name}: {reason}", err=True)
-    typer.echo(f"wrote {out / 'downstream.csv'} and {out / 'downstream.md'}")
+    typer.echo(f"wrote {out / 'downstream.csv'}, {out / 'downstream.md'}")
+    if figures:
+        typer.echo(f"figures are in {out / 'figures'}")
     if judgements.failures:
         raise typer.Exit(1)
 

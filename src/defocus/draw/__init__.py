@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .spots import draw_spots
     from .style import check_figure_path, figure_bytes, html_image, save
     from .synth_pair import draw_pair
+    from .task_maps import draw_depth_errors, draw_segments
 
 __all__ = [
     "BlurLine",
@@ -46,6 +47,7 @@ __all__ = [
     "draw_card",
     "draw_comparison",
     "draw_depth",
+    "draw_depth_errors",
     "draw_diversity",
     "draw_layout",
     "draw_pair",
@@ -54,6 +56,7 @@ __all__ = [
     "draw_psf_grid",
     "draw_pupils",
     "draw_samples",
+    "draw_segments",
     "draw_spots",
     "draw_through_focus",
     "draw_training_curves",

@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from ..draw.pages import markdown_words as words
 from ..errors import DatasetError, DefocusError, DepthError
+from ..files.ownership import OwnedFolder
 from ..files.pictures import PICTURES
 from ..scene.depth_models import IMAGENET, depth_anything, load_network
 from .measures import Display
 from .results import markdown_table, ranks
+from .table_file import slug
 from .test_sets import FileImage, Image, Progress, TestImage, each_in_turn, failure_noted
 
 DEPTH_MODELS = {size.lower(): f"depth-anything/Depth-Anything-V2-{size}-hf" for size in ("Small", "Base", "Large")}
@@ -38,6 +40,7 @@ AT_ONCE = 32  # prompts
 MEASURES = {"rmse_aligned": "RMSE, aligned ↓", "rmse": "RMSE, not aligned ↓", "iou": "mean IoU ↑"}
 INPUT, SHARP = "input", "sharp"
 Prompt = Literal["masks", "points"]
+Disparity = Float[np.ndarray, "h w"]
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,13 @@ def judge(
     segmenter: Segmenter | None = None,
     prompt: Prompt = "masks",
     choice: MaskChoice | None = None,
+    drawings: TaskDrawings | None = None,
     progress: Progress | None = None,
 ) -> Judgements:
     """Judgements of the inputs, and of the restored pictures of each row by the images' ids, against the sharp ones.
 
-    A picture of which one row fails is left out of all, so that means are over the same pictures.
+    A picture of which one row fails is left out of all, so that means are over the same pictures. Of some pictures
+    `drawings` are made.
     """
     if depth is None and segmenter is None:
         raise DefocusError("neither a depth estimator nor a segmenter to judge by")
@@ -114,8 +119,9 @@ def judge(
     for item in each_in_turn(images, "judging ", progress):
         with failure_noted(judgements.failures, item.id):
             pictures = _pictures(item, restored)
-            errors = _depth_scores(depth, pictures) if depth is not None else {}
-            overlaps = _segment_scores(segmenter, pictures, prompt, choice) if segmenter is not None else {}
+            drawing = drawings.of(item, pictures) if drawings is not None else None
+            errors = _depth_scores(depth, pictures, drawing) if depth is not None else {}
+            overlaps = _segment_scores(segmenter, pictures, prompt, choice, drawing) if segmenter is not None else {}
             judgements.pictures += [
                 Judgement(item.id, row, **errors.get(row, {}), **overlaps.get(row, {})) for row in pictures
             ]
@@ -141,30 +147,101 @@ def _pictures(item: TestImage, restored: Mapping[str, Mapping[str, Image]]) -> d
     return pictures
 
 
-def _depth_scores(depth: DisparityEstimator, pictures: Mapping[str, Display]) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True)
+class TaskDrawing:
+    """The figures of one picture: what the networks see in each row of it."""
+
+    folder: OwnedFolder
+    stem: str  # of the files
+    title: str
+    pictures: Mapping[str, Display]
+
+    def depth(self, disparities: Mapping[str, Disparity], scores: Mapping[str, Mapping[str, float]]) -> None:
+        """Draw where the depths of the rows are wrong, each after its best scale and shift."""
+        from ..draw import draw_depth_errors, figure_bytes
+
+        truth = disparities[SHARP]
+        errors = {row: np.abs(best_fit(own, truth) - truth) for row, own in disparities.items() if row != SHARP}
+        words = {row: f"RMSE {scores[row]['rmse_aligned']:.3f}" for row in errors}
+        figure = draw_depth_errors(self.title, self.pictures, errors, truth, words)
+        self.folder.write(f"{self.stem}-depth.png", figure_bytes(figure))
+
+    def segments(self, labels: Mapping[str, Int[np.ndarray, "h w"]], scores: Mapping[str, Mapping[str, float]]) -> None:
+        """Draw the segments of the rows, those of one prompt in one colour."""
+        from ..draw import draw_segments, figure_bytes
+
+        words = {row: f"mean IoU {scores[row]['iou']:.3f}" for row in labels if row != SHARP}
+        figure = draw_segments(self.title, self.pictures, labels, words)
+        self.folder.write(f"{self.stem}-segments.png", figure_bytes(figure))
+
+
+@dataclass(frozen=True)
+class TaskDrawings:
+    """Figures of so many pictures, spread evenly over a set, at a place of a folder."""
+
+    folder: OwnedFolder
+    stems: Mapping[str, str]  # of the files, by the pictures' ids
+
+    @classmethod
+    def spread(cls, folder: OwnedFolder, place: str, images: Sequence[TestImage], count: int) -> TaskDrawings:
+        """Figures of `count` of the images, or of all."""
+        count = min(count, len(images))
+        some = [images[(2 * i + 1) * len(images) // (2 * count)].id for i in range(count)]
+        return cls(folder, {name: f"{place}/{slug(name)}" for name in some})
+
+    @property
+    def names(self) -> list[str]:
+        """The files that may be written."""
+        return [f"{stem}-{task}.png" for stem in self.stems.values() for task in ("depth", "segments")]
+
+    def of(self, item: TestImage, pictures: Mapping[str, Display]) -> TaskDrawing | None:
+        """The figures of a picture, if it has any."""
+        stem = self.stems.get(item.id)
+        return None if stem is None else TaskDrawing(self.folder, stem, item.id, pictures)
+
+
+def _depth_scores(
+    depth: DisparityEstimator, pictures: Mapping[str, Display], drawing: TaskDrawing | None
+) -> dict[str, dict[str, Any]]:
     disparities = {row: depth(picture) for row, picture in pictures.items()}
-    return {
+    scores = {
         row: {
             "rmse_aligned": disparity_rmse(own, disparities[SHARP], aligned=True),
             "rmse": disparity_rmse(own, disparities[SHARP], aligned=False),
         }
         for row, own in disparities.items()
     }
+    if drawing is not None:
+        drawing.depth(disparities, scores)
+    return scores
 
 
 def _segment_scores(
-    segmenter: Segmenter, pictures: Mapping[str, Display], prompt: Prompt, choice: MaskChoice | None
+    segmenter: Segmenter,
+    pictures: Mapping[str, Display],
+    prompt: Prompt,
+    choice: MaskChoice | None,
+    drawing: TaskDrawing | None,
 ) -> dict[str, dict[str, Any]]:
     sharp = segmenter.embed(pictures[SHARP])
     prompts = segmenter.automatic_prompts(sharp, choice)
     if not len(prompts):
         raise DatasetError("SAM 2 finds nothing in the sharp picture that it is sure of")
     truths = list(segmenter.answers(sharp, prompts, prompt))
-    scores = {}
+    from_smallest = np.argsort(np.argsort([np.count_nonzero(truth) for truth in truths], kind="stable"))
+    scores: dict[str, dict[str, Any]] = {}
+    labels = {}
     for row, picture in pictures.items():
         answers = segmenter.answers(sharp if row == SHARP else segmenter.embed(picture), prompts, prompt)
-        iou = np.mean([overlap(answer, truth) for answer, truth in zip(answers, truths, strict=True)])
-        scores[row] = {"iou": float(iou), "prompts": len(prompts)}
+        overlaps, label = [], np.full(picture.shape[:2], len(truths))
+        for answer, truth, rank in zip(answers, truths, from_smallest, strict=True):
+            overlaps.append(overlap(answer, truth))
+            if drawing is not None:
+                label = np.where(answer, np.minimum(label, rank), label)  # a small segment lies on a large one
+        scores[row] = {"iou": float(np.mean(overlaps)), "prompts": len(prompts)}
+        labels[row] = np.where(label < len(truths), label, -1)
+    if drawing is not None:
+        drawing.segments(labels, scores)
     return scores
 
 
@@ -221,13 +298,17 @@ def disparity_rmse(disparity: Float[np.ndarray, "h w"], truth: Float[np.ndarray,
     """Root mean square error; `aligned`: after the best scale and shift of `disparity`."""
     if disparity.shape != truth.shape:
         raise DefocusError(f"disparities of shapes {disparity.shape} and {truth.shape}; expected the same")
+    a = best_fit(disparity, truth) if aligned else np.asarray(disparity, np.float64)
+    return float(np.sqrt(np.square(a - truth).mean()))
+
+
+def best_fit(disparity: Disparity, truth: Float[np.ndarray, "_ _"]) -> Disparity:
+    """The disparity after the scale and shift that bring it nearest to the truth."""
     a, b = np.asarray(disparity, np.float64), np.asarray(truth, np.float64)
-    if aligned:
-        centred = a - a.mean()
-        energy = float(np.square(centred).mean())
-        scale = 0.0 if energy == 0.0 else float((centred * (b - b.mean())).mean()) / energy
-        a = scale * centred + b.mean()
-    return float(np.sqrt(np.square(a - b).mean()))
+    centred = a - a.mean()
+    energy = float(np.square(centred).mean())
+    scale = 0.0 if energy == 0.0 else float((centred * (b - b.mean())).mean()) / energy
+    return scale * centred + b.mean()
 
 
 @dataclass(frozen=True)
