@@ -38,6 +38,7 @@ LINES = (
     "lens survey {folder:lenses} --out {new:a.csv} --plots {place:plots}",
     f"psf {LENS} --out {{new:a.npz}} --plot {{new:b.png}}",
     f"psf-grid {LENS} --out {{new:a.npz}} --plot {{new:b.png}}",
+    f"psf-gallery {LENS} --plot {{new:b.png}}",
     f"wavefront {LENS} --plot {{new:a.png}}",
     f"pupils {LENS} --plot {{new:a.png}}",
     f"through-focus {LENS} --depths-m 1,2 --plot {{new:a.png}}",

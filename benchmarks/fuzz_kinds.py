@@ -428,6 +428,24 @@ def _read_response(file: Path) -> None:
         raise Absurd("a response that is not finite")
 
 
+def zemax_psf_files() -> dict[str, bytes]:
+    heading = (
+        "Listing of HuygensPSF Data\n\nFile : C:\\lens.zmx\n\nHuygens PSF\n\n0.5876 µm at 0.0000, 7.0000 mm.\n"
+        "Data spacing is 2.000 µm.\nData area is 16.000 by 16.000 µm.\nImage grid size: 8 by 8\n"
+        "Center coordinates  :   0.00000000E+00,   7.00000000E+00 Millimeters\nValues are relative intensity.\n\n"
+    )
+    text = heading + "\n".join("\t".join(f"{(x + 1) / (y + 1):.6E}" for x in range(8)) for y in range(8))
+    return {"a.txt": text.encode("utf-16"), "b.txt": text.encode()}
+
+
+def _read_zemax_psf(file: Path) -> None:
+    from defocus.psf.zemax_psf import read_zemax_psf
+
+    export = read_zemax_psf(file)
+    if not (np.isfinite(export.psf).all() and abs(export.psf.sum() - 1.0) < 1e-6 and export.spacing_um > 0.0):
+        raise Absurd("a PSF that does not sum to 1")
+
+
 _PHOTOS = Files(_pictures, _read_photo, {".png": damaged_png})
 _RAW = Files(_raw, _read_photo)
 _PNG16 = Files(_png16, _read_png16, {".png": damaged_png})
@@ -443,6 +461,7 @@ _WEIGHTS = Files(weights_files, _load_weights)
 _LPIPS = Files(lpips_files, _load_lpips)
 _NIQE = Files(niqe_files, _read_niqe, {".npz": _npz})
 _RESPONSE = Files(response_files, _read_response, {".txt": damaged_text, ".csv": damaged_text})
+_ZEMAX_PSF = Files(zemax_psf_files, _read_zemax_psf, {".txt": damaged_text})
 _RECORDS, _SHARDS = Folders("dpdd", _metadata_names), Folders("webdataset", _shard_names)
 
 KINDS = {
@@ -469,6 +488,7 @@ KINDS = {
         ),
         _file_kind("niqe", "`load_pristine`: npz", _NIQE, needs=("torch",), quick=40),
         _file_kind("response", "`parse_response`: tables of text", _RESPONSE, quick=40),
+        _file_kind("zemax-psf", "`read_zemax_psf`: listings of text", _ZEMAX_PSF, quick=100),
         FuzzKind(
             "journal", "`Journal`, `DeblurFolder`, `OwnedFolder`", _journal_attempt, needs=("torch",), quick=10
         ),
