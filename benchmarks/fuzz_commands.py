@@ -39,6 +39,7 @@ LINES = (
     f"psf {LENS} --out {{new:a.npz}} --plot {{new:b.png}}",
     f"psf-grid {LENS} --out {{new:a.npz}} --plot {{new:b.png}}",
     f"psf-gallery {LENS} --plot {{new:b.png}}",
+    f"psf-compare {{folder:exports}} --lens {LENS} --plot {{new:a.png}} --out {{new:b.csv}}",
     f"wavefront {LENS} --plot {{new:a.png}}",
     f"pupils {LENS} --plot {{new:a.png}}",
     f"through-focus {LENS} --depths-m 1,2 --plot {{new:a.png}}",
@@ -92,7 +93,7 @@ def prepare_commands(folder: Path) -> None:
     """Everything that the lines read, and what stands in their place where they are spoilt."""
     from PIL import Image
 
-    from fuzz_kinds import fake_pairs, lpips_files, niqe_files, response_files, weights_files
+    from fuzz_kinds import fake_pairs, lpips_files, niqe_files, response_files, weights_files, zemax_psf_files
 
     shutil.copy(ROOT / "tests/formats/samples/triplet.zmx", folder / "lens.zmx")
     values = (np.indices((24, 32)).sum(0)[..., None] * [5, 3, 4] % 256).astype(np.uint8)
@@ -100,6 +101,8 @@ def prepare_commands(folder: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         Image.fromarray(values).save(folder / name)
     np.savez(folder / "depth.npz", depth_m=np.full((24, 32), 2.0, np.float32))
+    (folder / "exports").mkdir()
+    (folder / "exports/a.txt").write_bytes(zemax_psf_files()["a.txt"])
     (folder / "lenses").mkdir()
     shutil.copy(folder / "lens.zmx", folder / "lenses")
     (folder / "model").mkdir()
