@@ -43,10 +43,8 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
     the two views of a dual-pixel sensor, whose microlenses part the light about the chief ray.
     """
     meridian = jnp.stack([jnp.cos(azimuth), jnp.sin(azimuth)])
-    psi = jnp.linspace(-jnp.pi, jnp.pi, TABLE + 1)
-    across, along = wavefront.rim * jnp.sin(psi), wavefront.rim * jnp.cos(psi)
     pupil_centre = _to_photograph(wavefront.centre[0], wavefront.centre[1], meridian)
-    x, y = _to_photograph(across, along, meridian) + pupil_centre[:, None]
+    x, y = _rim_points(wavefront.rim, pupil_centre, meridian)
     low, high = jnp.stack([jnp.min(x), jnp.min(y)]), jnp.stack([jnp.max(x), jnp.max(y)])
     centre, half = (low + high) / 2.0, (high - low) / 2.0 * 1.0001
 
@@ -74,6 +72,18 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
         side=jnp.asarray(side, float),
         split=wavefront.chief * meridian[0],
     )
+
+
+def rim_points(pupil: PupilFunction) -> Float[Array, "2 table"]:
+    """Direction cosines of the rim's points, once around and back to the first."""
+    return _rim_points(pupil.rim, pupil.pupil_centre, pupil.meridian)
+
+
+def _rim_points(
+    rim: Float[Array, " table"], centre: Float[Array, "2"], meridian: Float[Array, "2"]
+) -> Float[Array, "2 table"]:
+    psi = jnp.linspace(-jnp.pi, jnp.pi, TABLE + 1)
+    return _to_photograph(rim * jnp.sin(psi), rim * jnp.cos(psi), meridian) + centre[:, None]
 
 
 def _to_photograph(

@@ -13,9 +13,11 @@ too. Work is that of the rays, thousands of times fewer than light waves: see `d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,14 +25,15 @@ from jaxtyping import Array, Float, Int
 
 from ..optics.batch import over_lenses
 from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE
+from ..optics.zernike import chebyshev
 from .propagate import Intensity
-from .pupil_function import PupilFunction, grid_axis, rim_of
+from .pupil_function import PupilFunction, grid_axis, rim_of, rim_points
 
-BEYOND = 0.15  # of the pupil's half width: how far beyond it cells shine
-SHADOW = -4.0  # in Fresnel's units: darkness from here on
+SHADOW = 4.0  # in Fresnel's units: how far beyond the rim the shadow is lit
+SHADOW_STEPS = 24
 FARTHEST = 12.0  # where fringes end
 STEPS = 4096  # of the table over ± FARTHEST
-CELLS_PER_PIXEL = 10.0  # of blur radius, across the pupil
+CELLS_PER_PIXEL = 9.0  # of blur radius, across the pupil
 CELL_BUCKETS = {"cpu": (256, 384, 512, 768, 1024, 1536, 2048), "gpu": (512, 1024, 2048)}
 LIGHT_UNIT = 2.0**-40  # light is added up in whole parts of all of it, so that the order does not matter
 
@@ -47,7 +50,7 @@ def _fresnel_light() -> Float[np.ndarray, " steps"]:
     return (total - np.maximum(xi, 0.0))[::64]
 
 
-def _edge_light(xi: Float[Array, "*cells"], width: Float[Array, "*cells"]) -> Float[Array, "*cells"]:
+def _edge_light(xi: Float[Array, "*cells"], width: Float[Array, "*#cells"] | float) -> Float[Array, "*cells"]:
     """The mean light of cells around ξ of this width (in its units)."""
     table = jnp.asarray(_fresnel_light(), xi.dtype)
 
@@ -60,24 +63,43 @@ def _edge_light(xi: Float[Array, "*cells"], width: Float[Array, "*cells"]) -> Fl
 
 
 @lru_cache
-def _slopes(samples: int, degree: int, reach: float) -> tuple[np.ndarray, ...]:
-    """T, T' and T'' of the Chebyshev polynomials on `samples` cells over ± `reach`."""
+def _derivative(degree: int) -> Float[np.ndarray, "orders orders"]:
+    """Chebyshev coefficients of the derivative, from those of a polynomial."""
     from numpy.polynomial import chebyshev as polynomials
 
-    g = ((np.arange(samples) + 0.5) / samples * 2.0 - 1.0) * reach
-    each = np.eye(degree + 1)
-    values = [polynomials.chebval(g, polynomials.chebder(each, order)) if order else polynomials.chebval(g, each)
-              for order in range(3)]  # fmt: skip
-    return tuple(value.T for value in values)
+    columns = polynomials.chebder(np.eye(degree + 1))
+    return np.concatenate([columns, np.zeros((1, degree + 1))])
 
 
-def _evaluate(
-    coefficients: Float[Array, "orders orders"], rows: np.ndarray, columns: np.ndarray, dtype: jnp.dtype
-) -> Float[Array, "rows columns"]:
-    return jnp.matmul(
-        jnp.matmul(jnp.asarray(rows, dtype), coefficients.astype(dtype), precision="highest"),
-        jnp.asarray(columns, dtype).T,
-        precision="highest",
+class Landing(eqx.Module):
+    """Where rays land on the sensor (pixels, y up), and how that changes with their direction cosines."""
+
+    x: Float[Array, "*cells"]
+    y: Float[Array, "*cells"]
+    xx: Float[Array, "*cells"]
+    xy: Float[Array, "*cells"]
+    yy: Float[Array, "*cells"]
+
+    def curvature(self, x: Float[Array, "*cells"], y: Float[Array, "*cells"]) -> Float[Array, "*cells"]:
+        """The derivative in a direction, along it."""
+        return x**2 * self.xx + 2.0 * x * y * self.xy + y**2 * self.yy
+
+
+def _land(
+    pupil: PupilFunction, evaluate: Callable[[Float[Array, "orders orders"]], Float[Array, "*cells"]], pixel: Array
+) -> Landing:
+    """λ ∇W and its derivatives by `evaluate`, which takes the coefficients of a polynomial."""
+    scale = -pupil.wavelength / pixel / pupil.half
+    d = jnp.asarray(_derivative(DEGREE))
+    c = pupil.phase
+    c_x, c_y = c @ d.T, d @ c
+    half_x, half_y = pupil.half
+    return Landing(
+        evaluate(c_x * scale[0]),
+        evaluate(c_y * scale[1]),
+        evaluate(c_x @ d.T * (scale[0] / half_x)),
+        evaluate(d @ c_x * (scale[0] / half_y)),
+        evaluate(d @ c_y * (scale[1] / half_y)),
     )
 
 
@@ -85,54 +107,91 @@ def ray_intensity(
     pupil: PupilFunction, pixel: Float[Array, ""], *, samples: int, size: int, dtype: jnp.dtype = jnp.float32
 ) -> Intensity:
     """One PSF from `samples` × `samples` cells of the pupil; `pixel` in mm."""
-    reach = 1.0 + BEYOND
-    g = grid_axis(samples).astype(dtype) * reach
     half = pupil.half.astype(dtype)
-    t, slope, bend = _slopes(samples, DEGREE, reach)
-    wave = partial(_evaluate, pupil.phase, dtype=dtype)
-    w_x, w_y = wave(t, slope) / half[0], wave(slope, t) / half[1]
-    w_xx, w_yy = wave(t, bend) / half[0] ** 2, wave(bend, t) / half[1] ** 2
-    w_xy = wave(slope, slope) / (half[0] * half[1])
-    flat = _slopes(samples, AMPLITUDE_DEGREE, reach)[0]
-    strength = _evaluate(pupil.amplitude, flat, flat, dtype) ** 2
+    to_waves = (-pixel / pupil.wavelength).astype(dtype)  # from derivatives of places to those of W
+    bend = (pupil.bend * pixel).astype(dtype)
 
+    def fresnel(curvature: Float[Array, "*cells"]) -> Float[Array, "*cells"]:
+        return jnp.sqrt(2.0 * jnp.abs(curvature * to_waves)) + 1e-6
+
+    def one_side(x: Float[Array, "*cells"], land: Landing, width: Float[Array, ""]) -> Float[Array, "*cells"]:
+        units = fresnel(land.xx)
+        within = (x - pupil.split.astype(dtype)) * pupil.side.astype(dtype)
+        return jnp.where(pupil.side == 0.0, 1.0, _edge_light(within * units, width * units))
+
+    # The cells within the rim, and those that it cuts.
+    g = grid_axis(samples).astype(dtype)
+    land = _land(pupil, lambda c: _on_grid(c, g, DEGREE), pixel)
+    strength = _on_grid(pupil.amplitude, g, AMPLITUDE_DEGREE) ** 2
     rim = rim_of(pupil, g)
-    n_x, n_y = rim.normal_x, rim.normal_y
-    cell_x, cell_y = half * (2.0 * reach / samples)
-    width = jnp.abs(n_x) * cell_x + jnp.abs(n_y) * cell_y
-    fresnel = jnp.sqrt(2.0 * jnp.abs(n_x**2 * w_xx + 2.0 * n_x * n_y * w_xy + n_y**2 * w_yy)) + 1e-6
-    shine = jnp.where(rim.inside * fresnel > SHADOW, _edge_light(rim.inside * fresnel, width * fresnel), 0.0)
+    cell_x, cell_y = half * (2.0 / samples)
+    width = jnp.abs(rim.normal_x) * cell_x + jnp.abs(rim.normal_y) * cell_y
+    units = fresnel(land.curvature(rim.normal_x, rim.normal_y))
     mask = jnp.clip(0.5 + rim.inside / width, 0.0, 1.0)
-    from_split = ((pupil.centre[0] - pupil.split).astype(dtype) + half[0] * g)[None, :] * pupil.side.astype(dtype)
-    across = jnp.sqrt(2.0 * jnp.abs(w_xx)) + 1e-6
-    whole = pupil.side == 0.0
-    shine *= jnp.where(whole, 1.0, _edge_light(from_split * across, cell_x * across))
-    mask *= jnp.where(whole, 1.0, jnp.clip(0.5 + from_split / cell_x, 0.0, 1.0))
-    light = strength * shine
+    # A cell that the rim cuts has its part within, whose middle lies deeper.
+    within = jnp.maximum(rim.inside, (rim.inside + width / 2.0) / 2.0)
+    lit = strength * mask * _edge_light(within * units, jnp.minimum(width, 2.0 * within + 1e-9) * units)
+    s_x = pupil.centre[0].astype(dtype) + half[0] * g
+    lit *= one_side(s_x[None, :], land, cell_x)
+    part = jnp.clip(0.5 + (s_x - pupil.split.astype(dtype)) * pupil.side.astype(dtype) / cell_x, 0.0, 1.0)
+    mask *= jnp.where(pupil.side == 0.0, 1.0, part)
+    wide = jnp.abs(land.xx) * cell_x + jnp.abs(land.xy) * cell_y
+    high = jnp.abs(land.xy) * cell_x + jnp.abs(land.yy) * cell_y
 
-    # Where the middle of each cell lands, in pixels, y up, and how wide it is there.
-    scale = (pupil.wavelength / pixel).astype(dtype)
-    x, y = -scale * w_x, -scale * w_y
-    slant = (pupil.bend[0] * pixel).astype(dtype) * x + (pupil.bend[1] * pixel).astype(dtype) * y
-    x, y = x * (1.0 + slant), y * (1.0 + slant)
-    wide = scale * (jnp.abs(w_xx) * cell_x + jnp.abs(w_xy) * cell_y)
-    high = scale * (jnp.abs(w_xy) * cell_x + jnp.abs(w_yy) * cell_y)
-    pixels = _spread(light, x + size // 2 + 0.5, size // 2 + 0.5 - y, wide, high, size)
+    # The shadow: steps beyond each piece of the rim.
+    points = rim_points(pupil)
+    middle, along = (points[:, 1:] + points[:, :-1]) / 2.0, points[:, 1:] - points[:, :-1]
+    length = jnp.hypot(*along)
+    n_x, n_y = (v.astype(dtype) for v in jnp.stack([-along[1], along[0]]) / jnp.maximum(length, 1e-12))
+    t_x, t_y = (chebyshev(v, DEGREE) for v in (middle - pupil.centre[:, None]) / pupil.half[:, None])
+    edge = _land(pupil, lambda c: _at(c, t_x, t_y).astype(dtype), pixel)
+    units = fresnel(edge.curvature(n_x, n_y))
+    xi = (jnp.arange(SHADOW_STEPS, dtype=dtype) + 0.5)[:, None] * (SHADOW / SHADOW_STEPS)
+    step = SHADOW / SHADOW_STEPS / units
+    beyond = xi / units
+    towards_x, towards_y = edge.xx * n_x + edge.xy * n_y, edge.xy * n_x + edge.yy * n_y
+    bright = _at(pupil.amplitude, *(t[:, : AMPLITUDE_DEGREE + 1] for t in (t_x, t_y))).astype(dtype) ** 2
+    area = length.astype(dtype) * step / (cell_x * cell_y)
+    dark = bright * area * _edge_light(-xi, SHADOW / SHADOW_STEPS)
+    dark *= one_side(middle[0].astype(dtype), edge, cell_x)
+    piece_x, piece_y = (jnp.abs(v).astype(dtype) for v in along)
+    shadow_wide = jnp.abs(towards_x) * step + jnp.abs(edge.xx) * piece_x + jnp.abs(edge.xy) * piece_y
+    shadow_high = jnp.abs(towards_y) * step + jnp.abs(edge.xy) * piece_x + jnp.abs(edge.yy) * piece_y
 
-    cell = cell_x.astype(float) * cell_y
+    def joined(cells: Array, shadow: Array) -> Float[Array, " all"]:
+        return jnp.concatenate([cells.ravel(), jnp.broadcast_to(shadow, xi.shape[:1] + n_x.shape).ravel()])
+
+    x, y = joined(land.x, edge.x + towards_x * beyond), joined(land.y, edge.y + towards_y * beyond)
+    slant = 1.0 + bend[0] * x + bend[1] * y
+    pixels = _spread(
+        joined(lit, dark), x * slant, y * slant, joined(wide, shadow_wide), joined(high, shadow_high), size
+    )
+    cell = (cell_x * cell_y).astype(jnp.float64)
     energy = jnp.sum(strength * mask, dtype=jnp.float64)
     amplitude = jnp.sum(jnp.sqrt(strength) * mask, dtype=jnp.float64)
     strehl = jnp.max(pixels) * (pupil.wavelength / pixel) ** 2 * energy / (cell * amplitude**2)
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
 
 
+def _on_grid(
+    coefficients: Float[Array, "orders orders"], g: Float[Array, " samples"], degree: int
+) -> Float[Array, "samples samples"]:
+    t = chebyshev(g, degree)
+    return jnp.matmul(jnp.matmul(t, coefficients.astype(g.dtype), precision="highest"), t.T, precision="highest")
+
+
+def _at(
+    coefficients: Float[Array, "orders orders"], t_x: Float[Array, "points orders"], t_y: Float[Array, "points orders"]
+) -> Float[Array, " points"]:
+    return jnp.sum(jnp.matmul(t_y, coefficients, precision="highest") * t_x, axis=1)
+
+
 def fresnel_number(pupil: PupilFunction, samples: int = 32) -> Float[Array, ""]:
     """How far a pupil is from focusing anywhere: the least curvature of its wavefront in any direction, in waves, over
     half its width; 0 where some of its rays have met and others have not."""
-    t, slope, bend = _slopes(samples, DEGREE, 1.0)
-    wave = partial(_evaluate, pupil.phase, dtype=jnp.float64)
-    a, b = pupil.half / jnp.max(pupil.half)
-    xx, xy, yy = wave(t, bend) / a**2, wave(slope, slope) / (a * b), wave(bend, t) / b**2
+    land = _land(pupil, lambda c: _on_grid(c, grid_axis(samples), DEGREE), pupil.wavelength)
+    waves = jnp.max(pupil.half) ** 2
+    xx, xy, yy = land.xx * waves, land.xy * waves, land.yy * waves
     inside = rim_of(pupil, grid_axis(samples)).inside > 0.0
     middle, spread = (xx + yy) / 2.0, jnp.sqrt((xx - yy) ** 2 / 4.0 + xy**2)
     low = jnp.min(jnp.where(inside, middle - spread, jnp.inf))
@@ -151,11 +210,11 @@ def ray_error(pupils: PupilFunction, fringes: Float[Array, "requests waves"]) ->
 
 
 def _spread(
-    light: Float[Array, "rows columns"],
-    x: Float[Array, "rows columns"],
-    y: Float[Array, "rows columns"],
-    wide: Float[Array, "rows columns"],
-    high: Float[Array, "rows columns"],
+    light: Float[Array, " cells"],
+    x: Float[Array, " cells"],
+    y: Float[Array, " cells"],
+    wide: Float[Array, " cells"],
+    high: Float[Array, " cells"],
     size: int,
 ) -> Float[Array, "size size"]:
     """The light on size × size pixels as a part of all; cells are rectangles no larger than a pixel."""
@@ -168,8 +227,8 @@ def _spread(
         first = jnp.floor(jnp.clip(begin, -1.0, size))
         return first.astype(jnp.int32) + 1, jnp.clip((first + 1.0 - begin) / width, 0.0, 1.0)
 
-    column, left = parts(x, wide)
-    row, upper = parts(y, high)
+    column, left = parts(x + size // 2 + 0.5, wide)
+    row, upper = parts(size // 2 + 0.5 - y, high)
     scaled = light * (1.0 / (total * LIGHT_UNIT)).astype(light.dtype)
     edge = size + 2
     first = row * edge + column
