@@ -53,7 +53,7 @@ def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
     light[row, column] = 100.0
     made = whole.photograph(light, np.full((HEIGHT, WIDTH), depth), bands="d", nodes=NODES, parts=1, sensor=False)
     step = whole.pixel_um * 1e-3 / whole.image_radius_mm
-    psf = whole.psf(depth, (60 * step, 40 * step), 16, "d", exact=False).array[0]
+    psf = whole.psf(depth, (60 * step, 40 * step), 16, "d", coarse=True).array[0]
     seen = made.blurred.linear[row - 8 : row + 8, column - 8 : column + 8, 1] / 100.0
     # Pixels beside the point lie between nodes and have a few hundredths of their neighbours' PSFs.
     assert np.abs(seen - psf).sum() < 0.01
