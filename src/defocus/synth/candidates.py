@@ -7,7 +7,7 @@ numbers, so that it is read once. A patch for which no lens is safe is rejected 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import DefocusError
 from ..files.randomness import generator, seed_for
 from ..optics.paraxial import ParaxialCamera
-from . import focus_draws
+from .focus_draws import FocusDistribution, focus_places, stack_distances
 from .lens_pool import PoolLens, largest_coc_px, safe_lenses
 from .patches import PatchMeasures, Place, depth_at, fitting_place, measure_patch, measure_patches
 from .plan import Plan, SplitName
@@ -35,13 +35,14 @@ class LensChoice:
 
     lenses: tuple[PoolLens, ...]
     table: ParaxialCamera  # their cameras to first order, one row each, of numpy
+    cameras: tuple[ParaxialCamera, ...]  # its rows
 
     @classmethod
     def of(cls, lenses: Sequence[PoolLens]) -> LensChoice:
         """The lenses with their table."""
-        return cls(
-            tuple(lenses), jax.tree.map(lambda *leaves: np.stack(leaves), *(one.camera.paraxial for one in lenses))
-        )
+        table = jax.tree.map(lambda *leaves: np.stack(leaves), *(one.camera.paraxial for one in lenses))
+        rows = range(len(lenses))
+        return cls(tuple(lenses), table, tuple(jax.tree.map(lambda leaf, k=k: leaf[k], table) for k in rows))
 
 
 def candidate_numbers(plan: Plan, split: SplitName, sources: int) -> list[range]:
@@ -60,14 +61,46 @@ def draw_candidates(
     placements = {n: placement for n, placement in draws if placement is not None}
     too_small = f"{sharp.name}: {shape[1]}×{shape[0]} pixels do not hold a patch of {size}"
     outcomes = {n: Outcome(pair_id(split, n), "rejected", too_small) for n in numbers if n not in placements}
-    for (n, placement), measures in zip(placements.items(), _measure(plan, sharp, [*placements.values()]), strict=True):
+    for patch in _patches(plan, sharp, choice, placements):
         try:
-            recipe = _recipe(plan, split, n, sharp, choice, placement, measures)
+            recipe = _recipe(plan, split, sharp, choice, patch)
         except DefocusError as error:
-            outcomes[n] = Outcome(pair_id(split, n), "rejected", str(error))
+            outcomes[patch.number] = Outcome(pair_id(split, patch.number), "rejected", str(error))
         else:
-            outcomes[n] = Outcome(recipe.id, "drawn", record=recipe.to_json())
+            outcomes[patch.number] = Outcome(recipe.id, "drawn", record=recipe.to_json())
     return [outcomes[n] for n in numbers]
+
+
+@dataclass(frozen=True)
+class _Patch:
+    """A patch of a candidate, and what can be in focus and be taken with it."""
+
+    number: int
+    placement: Placement
+    depths_m: tuple[float, float]  # nearest, farthest
+    sharpness: tuple[float, ...]
+    focus: FocusDistribution
+    stack_m: tuple[float, ...]  # focus distances of its focal stack
+    safe: np.ndarray  # rows of the lenses
+
+
+def _patches(plan: Plan, sharp: Sharp, choice: LensChoice, placements: dict[int, Placement]) -> Iterator[_Patch]:
+    """The patches of a photograph; all lenses are judged for all of them at once."""
+    if not placements:
+        return
+    measures = _measure(plan, sharp, [*placements.values()])
+    depths = [(float(m.nearest_m), float(m.farthest_m)) for m in measures]
+    cells = (np.flatnonzero(m.occupied) for m in measures)
+    places = [focus_places(ends, own, plan.focus) for ends, own in zip(depths, cells, strict=True)]
+    focus = [FocusDistribution.of(own, plan.focus) for own in places]
+    table = choice.table.filled(plan.sensor.pixels_across(choice.table.image_radius, sharp.diagonal_px))
+    stacks = [stack_distances(plan, ends) for ends in depths]
+    distances = [(*one.reach_m, *stack) for one, stack in zip(focus, stacks, strict=True)]
+    reach = np.array([(min(own), max(own)) for own in distances])
+    safe = safe_lenses(table, plan, np.array(depths), reach)
+    for k, (number, placement) in enumerate(placements.items()):
+        sharpness = tuple(float(v) for v in measures[k].sharpness)
+        yield _Patch(number, placement, depths[k], sharpness, focus[k], stacks[k], np.flatnonzero(safe[k]))
 
 
 def _measure(plan: Plan, sharp: Sharp, placements: Sequence[Placement]) -> list[PatchMeasures]:
@@ -92,23 +125,10 @@ def _measure(plan: Plan, sharp: Sharp, placements: Sequence[Placement]) -> list[
     return measures
 
 
-def _recipe(
-    plan: Plan,
-    split: SplitName,
-    number: int,
-    sharp: Sharp,
-    choice: LensChoice,
-    placement: Placement,
-    measures: PatchMeasures,
-) -> Recipe:
-    name = (plan.seed, split, number)
-    depths = (float(measures.nearest_m), float(measures.farthest_m))
-    places = focus_draws.focus_places(depths, np.flatnonzero(measures.occupied), plan.focus)
-    stack = focus_draws.stack_distances(plan, depths)
-    distances = (*focus_draws.reach(places, plan.focus), *stack)
-    table = choice.table.filled(plan.sensor.pixels_across(choice.table.image_radius, sharp.diagonal_px))
-    safe = np.flatnonzero(safe_lenses(table, plan, depths, (min(distances), max(distances))))
-    if not len(safe):
+def _recipe(plan: Plan, split: SplitName, sharp: Sharp, choice: LensChoice, patch: _Patch) -> Recipe:
+    name = (plan.seed, split, patch.number)
+    depths = patch.depths_m
+    if not len(patch.safe):
         raise DefocusError(
             f"none of {len(choice.lenses)} lenses is safe: depths of {depths[0]:.3g} to {depths[1]:.3g} m blur all of "
             f"them by more than {plan.coc_limit_px:g} px or take more than {plan.limits.samples:g} samples"
@@ -116,15 +136,18 @@ def _recipe(
     single_m = None
     if plan.depth.mode == "single":
         column, line = generator(*name, "depth").integers(0, plan.patch.size, 2).tolist()
-        single_m = depth_at(sharp.depth_m, placement, plan.patch.size, column, line)
+        single_m = depth_at(sharp.depth_m, patch.placement, plan.patch.size, column, line)
     rendered = depths if single_m is None else (single_m, single_m)
-    row, distance = _lens_and_focus(
-        plan, name, table, safe, places, depths if plan.blur.counts == "patch" else rendered
-    )
-    lens, camera = choice.lenses[row], jax.tree.map(lambda leaf: leaf[row], table).focused(distance)
+
+    def filled(cameras: ParaxialCamera) -> ParaxialCamera:
+        return cameras.filled(plan.sensor.pixels_across(cameras.image_radius, sharp.diagonal_px))
+
+    blurred = depths if plan.blur.counts == "patch" else rendered
+    row, distance = _lens_and_focus(plan, name, filled(choice.table), patch, blurred)
+    lens, camera = choice.lenses[row], filled(choice.cameras[row]).focused(distance)
     coc = camera.circle_of_confusion_px(np.array(rendered))
     room = layer_room(plan, coc)
-    for other in stack:  # rejects what could not be rendered later
+    for other in patch.stack_m:  # rejects what could not be rendered later
         layer_room(plan, camera.focused(other).circle_of_confusion_px(np.array(rendered)))
     random = generator(*name, "field")
     radius, turn = plan.psf.field_radius * math.sqrt(random.random()), random.uniform(0.0, 2.0 * math.pi)
@@ -132,13 +155,13 @@ def _recipe(
     power = float(random.uniform(0.0, plan.sensor.saturation))
     shot, read = (random.uniform(0.5, 1.5, 2) * plan.sensor.noise).tolist()
     return Recipe(
-        id=pair_id(split, number),
+        id=pair_id(split, patch.number),
         split=split,
-        index=number,
+        index=patch.number,
         seed=seed_for(*name, "noise"),
         source=sharp.name,
         source_sha256=sharp.sha256,
-        **placement._asdict(),
+        **patch.placement._asdict(),
         patch_px=plan.patch.size,
         lens=lens.name,
         lens_sha256=lens.sha256,
@@ -153,8 +176,8 @@ def _recipe(
         saturation=power if plan.sensor.isp else 0.0,
         noise=(shot, read) if plan.sensor.isp else (0.0, 0.0),
         single_m=single_m,
-        stack_m=stack,
-        sharpness=tuple(float(v) for v in measures.sharpness),
+        stack_m=patch.stack_m,
+        sharpness=patch.sharpness,
     )
 
 
@@ -168,26 +191,19 @@ def layer_room(plan: Plan, coc_px: np.ndarray) -> int:
 
 
 def _lens_and_focus(
-    plan: Plan,
-    name: tuple[int, str, int],
-    table: ParaxialCamera,
-    safe: np.ndarray,
-    places: np.ndarray,
-    depths: tuple[float, float],
+    plan: Plan, name: tuple[int, str, int], table: ParaxialCamera, patch: _Patch, depths: tuple[float, float]
 ) -> tuple[int, float]:
     """The row of a safe lens and a focus distance; of many proposals the one nearest to a wanted blur level."""
     random = generator(*name, "lens")
-
-    def propose() -> tuple[int, float]:
-        return int(random.choice(safe)), focus_draws.draw_focus(places, plan.focus, random)
-
-    if not plan.blur.levels_px:
-        return propose()
-    weights = np.array(plan.blur.weights) / sum(plan.blur.weights)
-    level = int(generator(*name, "blur").choice(len(weights), p=weights))
-    low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
-    target_px = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
-    rows, distances = map(np.array, zip(*(propose() for _ in range(plan.blur.proposals)), strict=True))
-    largest = largest_coc_px(table, rows, depths, distances)
-    best = int(np.argmin(np.abs(largest - target_px)))
+    count = plan.blur.proposals if plan.blur.levels_px else 1
+    draws = [(random.integers(len(patch.safe)), random.random(), random.random()) for _ in range(count)]
+    lens, *even = np.array(draws).T
+    rows, distances = patch.safe[lens.astype(int)], patch.focus.distances_m(np.stack(even, axis=1))
+    best = 0
+    if plan.blur.levels_px:
+        weights = np.array(plan.blur.weights) / sum(plan.blur.weights)
+        level = int(generator(*name, "blur").choice(len(weights), p=weights))
+        low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
+        target_px = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
+        best = int(np.argmin(np.abs(largest_coc_px(table, rows, depths, distances) - target_px)))
     return int(rows[best]), float(distances[best])

@@ -9,6 +9,9 @@ to half the gap to its nearest neighbour, so that focus falls between surfaces, 
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -52,23 +55,47 @@ def weights(places: Float[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, "
 def gaps(places: Float[np.ndarray, " k"], plan: Focus) -> Float[np.ndarray, " k"]:
     """Distance of each place to its nearest neighbour, and no less than a cluster."""
     steps = np.diff(places)
-    nearest = np.minimum(np.r_[np.inf, steps], np.r_[steps, np.inf])
+    nearest = np.minimum(np.concatenate([[np.inf], steps]), np.concatenate([steps, [np.inf]]))
     return np.maximum(np.where(np.isfinite(nearest), nearest, 0.0), plan.cluster)
+
+
+@dataclass(frozen=True)
+class FocusDistribution:
+    """The focus distances that may be drawn for one patch."""
+
+    places: Float[np.ndarray, " k"]
+    cumulative: Float[np.ndarray, " k"]  # how likely a place up to this one is
+    gaps: Float[np.ndarray, " k"]
+    plan: Focus
+
+    @classmethod
+    def of(cls, places: Float[np.ndarray, " k"], plan: Focus) -> FocusDistribution:
+        """The distribution over the places of a patch."""
+        cumulative = weights(places, plan).cumsum()
+        return cls(places, cumulative / cumulative[-1], gaps(places, plan), plan)
+
+    @property
+    def reach_m(self) -> tuple[float, float]:
+        """The nearest and the farthest distance that may be drawn."""
+        ends = np.array([self.places[-1] + self.gaps[-1] / 2.0, self.places[0] - self.gaps[0] / 2.0])
+        near, far = from_t(np.clip(ends, *_range(self.plan)), self.plan)
+        return float(near), float(far)
+
+    def distances_m(self, even: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
+        """Focus distances in metres; each of a pair of even numbers below 1, for the place and for the way from it."""
+        index = self.cumulative.searchsorted(even[:, 0], side="right")
+        t = self.places[index] + (even[:, 1] - 0.5) * self.gaps[index]
+        return from_t(np.clip(t, *_range(self.plan)), self.plan)
 
 
 def reach(places: Float[np.ndarray, " k"], plan: Focus) -> tuple[float, float]:
     """The nearest and the farthest distance (m) that may be drawn."""
-    gap = gaps(places, plan)
-    ends = np.clip([places[-1] + gap[-1] / 2.0, places[0] - gap[0] / 2.0], *_range(plan))
-    near, far = from_t(ends, plan)
-    return float(near), float(far)
+    return FocusDistribution.of(places, plan).reach_m
 
 
 def draw_focus(places: Float[np.ndarray, " k"], plan: Focus, random: np.random.Generator) -> float:
     """A focus distance in metres."""
-    index = int(random.choice(len(places), p=weights(places, plan)))
-    t = places[index] + (random.random() - 0.5) * gaps(places, plan)[index]
-    return float(from_t(np.clip(t, *_range(plan)), plan))
+    return float(FocusDistribution.of(places, plan).distances_m(random.random((1, 2)))[0])
 
 
 def stack_distances(plan: Plan, depth_m: tuple[float, float]) -> tuple[float, ...]:
@@ -79,5 +106,6 @@ def stack_distances(plan: Plan, depth_m: tuple[float, float]) -> tuple[float, ..
     return plan.labels.focal_stack_m or tuple(even.tolist())
 
 
+@functools.lru_cache(maxsize=8)
 def _range(plan: Focus) -> tuple[float, float]:
     return float(to_t(plan.farthest_m, plan)), float(to_t(plan.nearest_m, plan))

@@ -106,20 +106,20 @@ def load_pool_lens(plan: Plan, name: str) -> PoolLens:
 def safe_lenses(
     table: ParaxialCamera,
     plan: Plan,
-    depth_m: tuple[float, float],
-    focus_m: tuple[float, float],
-) -> Bool[np.ndarray, " lenses"]:
-    """Which lenses keep within the limits for every focus distance in `focus_m`, over a patch of `depth_m`.
+    depth_m: Float[np.ndarray, "*patches 2"] | tuple[float, float],
+    focus_m: Float[np.ndarray, "*patches 2"] | tuple[float, float],
+) -> Bool[np.ndarray, "*patches lenses"]:
+    """Which lenses keep within the limits for every focus distance in `focus_m`, over patches of `depth_m`.
 
     Both are (nearest, farthest); the cameras of the table have the pixels of the patch.
     """
-    depth, focus = np.array(depth_m)[:, None], np.array(focus_m[::-1])[:, None]
+    depth, focus = np.asarray(depth_m)[..., None], np.asarray(focus_m)[..., ::-1, None]
     cameras = table.focused(focus)
-    in_front = min(depth.min(), focus.min()) * 1e3 > table.data.front_focus
+    in_front = np.minimum(depth.min(-2), focus.min(-2)) * 1e3 > table.data.front_focus
     radius, defocus = cameras.blur(depth)
     samples = PAPER_FACTOR * paper_bound(table.data.na, defocus, np.asarray(D_LINE_NM * 1e-6))
-    small = (np.abs(radius) <= plan.coc_limit_px).all(0)
-    return np.asarray(in_front & small & (samples <= plan.limits.samples).all(0))
+    small = (np.abs(radius) <= plan.coc_limit_px).all(-2)
+    return np.asarray(in_front & small & (samples <= plan.limits.samples).all(-2))
 
 
 def largest_coc_px(
