@@ -300,7 +300,8 @@ def fake_pairs(folder: Path, layout: str) -> Path:
     sys.path.insert(0, str(ROOT / "tests" / "synth"))
     from fake_folder import fake_folder  # type: ignore[import-not-found]
 
-    return fake_folder(folder, layout, pairs=(3, 1, 1), side=32)
+    roles = ("blurred", "sharp", "depth", "stack_00", "stack_01")
+    return fake_folder(folder, layout, pairs=(3, 1, 1), side=32, roles=roles)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from defocus.errors import DatasetError
 from defocus.files.pair_folders import decode_role
 from defocus.photo.isp import SensorColour
 from defocus.restore.data import OnTheFlyDataset, PairDataset
+from defocus.synth.check import preview_plan
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.focus_draws import stack_distances
 from defocus.synth.lens_pool import load_pool_lens
@@ -50,6 +51,11 @@ def records(labelled: Path) -> list[dict[str, Any]]:
 
 def label(folder: Path, record: dict[str, Any], role: str) -> np.ndarray:
     return decode_role(role, (folder / record["files"][role]["path"]).read_bytes())
+
+
+def test_room_is_reckoned_for_labels() -> None:
+    needed = [preview_plan(plan, read=False).bytes_needed for plan in (TINY, STACKED)]
+    assert needed[1] / needed[0] == pytest.approx((4 * 2.0 + 2 * 3.6) / (2 * 2.0), rel=1e-3)
 
 
 def test_labels_change_no_picture(labelled: Path, reference_folder: Path) -> None:

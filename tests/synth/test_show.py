@@ -108,8 +108,10 @@ def test_the_figure_says_what_the_pair_is_made_of(reference_folder: Path) -> Non
     count = len(pair.layer_coc_px)
     assert pair.psfs.shape[0] == count == len(pair.record["layer_coc_px"])
     assert pair.layer_coc_px == pytest.approx(pair.record["layer_coc_px"], abs=1e-3)
+    record = pair.record | {"stack_m": [1.0, 2.5]}
+    stack = {"stack_00": pair.pictures["sharp"], "stack_01": pair.pictures["blurred"]}
     figure = draw_pair(
-        pair.record, pair.pictures, depth_m=pair.depth_m, coc_px=pair.coc_px, layer_depth_m=pair.layer_depth_m,
+        record, pair.pictures | stack, depth_m=pair.depth_m, coc_px=pair.coc_px, layer_depth_m=pair.layer_depth_m,
         layer_coc_px=pair.layer_coc_px, psfs=pair.psfs, verdict="checked",
     )  # fmt: skip
     written = " ".join(
@@ -121,17 +123,19 @@ def test_the_figure_says_what_the_pair_is_made_of(reference_folder: Path) -> Non
         f"{count} layers",
         "blurred",
         "sharp",
+        "focused at 2.5 m",
         "checked",
     ):
         assert word in written
     pictures = [axes.images[0].get_array() for axes in figure.axes if axes.images]
     np.testing.assert_array_equal(pictures[0], pair.pictures["blurred"])
     np.testing.assert_array_equal(pictures[1], pair.pictures["sharp"])
-    np.testing.assert_array_equal(pictures[2], pair.depth_m)
-    assert len(pictures) == 4 + min(count, 12)
+    np.testing.assert_array_equal(pictures[3], pair.pictures["blurred"])
+    np.testing.assert_array_equal(pictures[4], pair.depth_m)
+    assert len(pictures) == 6 + min(count, 12)
     # Every pixel has the blur of the layer that is nearest to its own.
-    assert set(np.unique(pictures[3])) <= set(pair.layer_coc_px)
-    assert np.abs(pictures[3] - pair.coc_px).max() <= 1.0  # a layer is no wider than a pixel of blur
+    assert set(np.unique(pictures[5])) <= set(pair.layer_coc_px)
+    assert np.abs(pictures[5] - pair.coc_px).max() <= 1.0  # a layer is no wider than a pixel of blur
 
 
 def test_the_sharpest_two_thirds_of_a_run_are_kept(reference_folder: Path, tiny_plan: dict[str, Any]) -> None:

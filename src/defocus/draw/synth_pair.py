@@ -15,6 +15,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize, 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from ..files.pair_folders import stack_role
 from ..psf.bands import Bands
 from . import style
 from .psf_plot import paint_psf, psf_scale_bar
@@ -22,8 +23,8 @@ from .sheet import MARGIN, Box, Sheet, frame, head, note, show_picture
 
 SIDE = 2.4  # inches of a picture: 384 pixels at style.DPI
 GAP, TITLE, CAPTION, BAR = 0.12, 0.78, 0.24, 0.4  # inches; BAR: below the pictures, for colour bars
-STRIP_TOP, STRIP_BOTTOM = 0.46, 0.5
-MOST_TILES = 12
+STRIP_TOP, STRIP_BOTTOM, SCALE = 0.46, 0.5, 1.0
+MOST_TILES, MOST_OF_STACK = 12, 6
 DEPTH_MAP, LAYER_MAP = "viridis_r", "RdBu_r"  # near is bright; beyond the focus red, before it blue, in focus white
 HEADS = {
     "blurred": "blurred",
@@ -51,10 +52,13 @@ def draw_pair(
 ) -> Figure:
     """A figure of one pair.
 
-    `record` is the pair's metadata; `pictures` are uint8 or uint16 by role, of which blurred, sharp, left and right are
-    drawn; layers are those with pixels, from far to near. `verdict` stands in the lower right corner.
+    `record` is the pair's metadata; `pictures` are uint8 or uint16 by role (of a focal stack six at most are drawn;
+    planes are not); layers are those with pixels, from far to near. `verdict` stands in the lower right corner.
     """
-    roles = [role for role in HEADS if role in pictures]
+    stack = [f"focused at {_distance(focus_m)}" for focus_m in record.get("stack_m", ())]
+    some = {round(k) for k in np.linspace(0, len(stack) - 1, min(len(stack), MOST_OF_STACK))}
+    heads = HEADS | {stack_role(number): stack[number] for number in sorted(some)}
+    roles = [role for role in heads if role in pictures]
     panels = len(roles) + 2
     columns = panels if panels <= 4 else 3
     rows = -(-panels // columns)
@@ -67,14 +71,15 @@ def draw_pair(
     sheet.text(MARGIN, sheet.height - 0.68, place, room=room, fontsize=style.NORMAL, color=style.FAINT)
     boxes = [_box(sheet, number, columns) for number in range(panels)]
     for role, box in zip(roles, boxes, strict=False):
-        show_picture(_panel(sheet, box, HEADS[role]), pictures[role])
+        show_picture(_panel(sheet, box, heads[role]), pictures[role])
     _paint_depth(sheet, boxes[-2], depth_m)
     _paint_layers(sheet, boxes[-1], coc_px, layer_coc_px)
     _paint_strip(sheet, record, psfs[layers], layer_depth_m[layers], layer_coc_px[layers], tile)
     what = f"PSFs of {len(layers)} of {len(layer_coc_px)} layers" if len(layers) < len(layer_coc_px) else "PSFs"
     what += " with depth and blur radius, each scaled to its maximum, in sRGB as a photograph"
     last = " · ".join(text for text in (what, verdict) if text)
-    sheet.text(width - MARGIN, 0.2, last, ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT)
+    free = room - SCALE  # beside the words of the scale bar
+    sheet.text(width - MARGIN, 0.2, last, room=free, ha="right", fontsize=style.SMALL - 0.5, color=style.FAINT)
     return sheet.figure
 
 
