@@ -17,16 +17,17 @@ from defocus.errors import DatasetError
 from defocus.files.pair_folders import decode_role
 from defocus.photo.isp import SensorColour
 from defocus.restore.data import OnTheFlyDataset, PairDataset
+from defocus.synth.candidates import LensChoice, draw_candidates
 from defocus.synth.check import preview_plan
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.focus_draws import stack_distances
-from defocus.synth.lens_pool import load_pool_lens
+from defocus.synth.lens_pool import find_lenses, load_pool_lens
 from defocus.synth.pairs import Pair, make_pairs
 from defocus.synth.patches import depth_at
 from defocus.synth.plan import Plan, make_plan
 from defocus.synth.recipe import Recipe
 from defocus.synth.run import run_plan
-from defocus.synth.sources import Sharp, find_source, read_source
+from defocus.synth.sources import Sharp, find_source, find_sources, read_source
 from defocus.synth.verify import fine_contrast, verify_folder
 
 from .conftest import TINY, contents
@@ -103,6 +104,23 @@ def test_a_stack_spans_the_depths_of_its_patch(labelled: Path, records: list[dic
     assert stack_distances(thirds, (1.0, 3.0)) == pytest.approx((1.0, 1.5, 3.0))  # even in 1/d
     assert stack_distances(thirds, (0.1, 1e3)) == pytest.approx((0.2, 2 / (1 / 0.2 + 1 / 250), 250.0))
     assert stack_distances(make_plan(TINY), (1.0, 3.0)) == ()
+
+
+def test_lenses_are_safe_at_all_distances_of_a_stack() -> None:
+    stack_m, largest = [0.4, 1.0, 100.0], {}
+    for name, labels in (("with", {"focal_stack_m": stack_m}), ("without", {})):
+        plan = make_plan(TINY | {"labels": labels})
+        pool, sharp = find_lenses(plan), read_source(find_sources(plan)["train"][0], plan)
+        choice = LensChoice.of([pool.lenses[lens] for lens in pool.of_split["train"]])
+        drawn = [one.record for one in draw_candidates(plan, "train", range(12), sharp, choice) if one.record]
+        assert drawn
+        largest[name] = [
+            float(np.abs(pool.lenses[r["lens"]].camera_for(r["pixel_um"], m).circle_of_confusion_px(d)).max())
+            for r in drawn
+            for m in stack_m
+            for d in [np.array(r["depth_m"])]
+        ]
+    assert max(largest["with"]) <= 12.0 < max(largest["without"])  # limits.coc_px
 
 
 NEAR_M, FAR_M = 1.5, 3.0
