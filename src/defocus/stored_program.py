@@ -33,15 +33,23 @@ class StoredProgram:
     """A function of arrays, compiled by JAX for each shape and stored where JAX keeps its programs.
 
     Positional arguments are pytrees of arrays. `quick` is for what takes longer to compile than to run. Stored are
-    programs for a CPU; elsewhere, without a folder, and inside of a transformation of JAX this is `jax.jit` alone.
+    programs for a CPU; elsewhere, without a folder, and inside of a transformation of JAX this is `jax.jit` alone. So
+    it is without `store`, for programs that call LAPACK: stored whole, these end the next process.
     """
 
-    def __init__(self, function: Callable[..., Any], *, quick: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], *, quick: bool = False, store: bool = True) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = function.__name__
-        self._quick = quick
+        self._quick, self._store = quick, store
         self._programs: dict[Any, Callable[..., Any]] = {}
+
+    def __len__(self) -> int:
+        """How many there are, one for each shape of the arguments."""
+        return len(self._programs)
+
+    def __bool__(self) -> bool:
+        return True
 
     @functools.cached_property
     def _options(self) -> dict[str, Any]:
@@ -65,7 +73,7 @@ class StoredProgram:
     def _find(self, leaves: list[Any], tree: Any, shapes: str) -> Callable[..., Any] | None:
         """The program, loaded or compiled and stored; None where nothing is stored."""
         folder = _CONFIG.jax_compilation_cache_dir
-        if folder is None or jax.default_backend() != "cpu" or "://" in folder:
+        if not self._store or folder is None or jax.default_backend() != "cpu" or "://" in folder:
             return None
         settings = {k: v for k, v in _CONFIG.values.items() if isinstance(v, str | int) and "cache" not in k}
         function = f"{self._function.__module__}.{self._function.__qualname__}"

@@ -66,6 +66,7 @@ def psf(
     supersample: Annotated[
         int | None, typer.Option(help="Samples per pixel and axis; by default enough; 1: points.", min=1, max=99)
     ] = None,
+    exact: Annotated[bool, "Light waves for large blurs, too, where rays are within about 1 %: slow."] = False,
     out: Annotated[Path | None, "Write an .npz file."] = None,
     plot: FigureOption = None,
     as_json: JsonOption = False,
@@ -82,7 +83,7 @@ def psf(
             place = camera.field_of_angle(field_deg)
         elif image_height_mm is not None:
             place = (0.0, image_height_mm / camera.image_radius_mm)
-        result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half)
+        result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half, exact=exact)
     for path in (out, plot):
         if path is not None:
             result.save(path)

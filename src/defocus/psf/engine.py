@@ -154,11 +154,14 @@ class FittedPsf:
 
 
 class TracedRequests:
-    """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again."""
+    """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again.
 
-    def __init__(self, requests: Requests, bands: Bands, method: PsfMethod = WAVE) -> None:
+    `quick` is for few of them: programs that compile fast, run slowly and round differently.
+    """
+
+    def __init__(self, requests: Requests, bands: Bands, method: PsfMethod = WAVE, *, quick: bool = False) -> None:
         self.requests, self.bands, self.method = requests, bands, method
-        self.blocks = list(wavefront_blocks(requests, bands, method.wavefront))
+        self.blocks = list(wavefront_blocks(requests, bands, method.wavefront, quick=quick))
 
     def psfs(
         self,
@@ -244,9 +247,10 @@ class TracedRequests:
         asked = options.supersample or self.method.supersample
         samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
         points = _counts(finest, asked or points_each, supersampling_bucket)
-        if not (options.exact or options.samples or asked):
+        if self.method is WAVE and not (options.exact or options.samples or asked):
             rays = error <= RAY_ERROR
-            blur_px = np.abs(optics.wavefront.blur).max((-2, -1)) / pixel[:, None]
+            # The widest colour's cells for all of them: one program.
+            blur_px = np.abs(optics.wavefront.blur).max((1, 2, 3))[:, None] / pixel[:, None]
             cells = _counts(CELLS_PER_PIXEL * blur_px, None, partial(bucket, sizes=CELL_BUCKETS[backend_kind()]))
             samples, points = np.where(rays, cells, samples), np.where(rays, OF_RAYS, points)
         status = _statuses(optics, samples)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, 
 from ..optics.rim import Iris
 from ..optics.system import Bucket, PackedLens, System, stack_systems
 from ..optics.trace import trace
+from ..stored_program import StoredProgram
 
 Number = Float[Any, "*rows"]
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
@@ -109,18 +111,25 @@ def _focus_of_rays_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> t
     return jax.jvp(focus, tuple(primals[1:]), tuple(tangents[1:]))
 
 
-def find_pose(system: System, height: Float[Array, ""], focus: Float[Array, ""], shift: Float[Array, ""]) -> Pose:
+def find_pose(
+    system: System,
+    height: Float[Array, ""],
+    focus: Float[Array, ""],
+    shift: Float[Array, ""],
+    *,
+    derivative: bool = True,
+) -> Pose:
     """A sensor focused on the axis at `focus` mm, or `shift` mm behind the image plane where that is not nan, and the
-    chief ray to the image height (mm): on the focused sensor, or on the image plane."""
+    chief ray to the image height (mm): on the focused sensor, or on the image plane. Programs without a `derivative`
+    are smaller."""
     data = first_order(system)
     own_plane = jnp.isfinite(shift)
     sensor_z = jnp.where(own_plane, shift, focused_sensor(system, data, focus))
     plane = jnp.where(own_plane, 0.0, sensor_z)
-    chief = chief_ray(system, height, "image_height", plane)
+    chief = chief_ray(system, height, "image_height", plane, derivative=derivative)
     return Pose(data, sensor_z, chief, chief.image_height + chief.image_slope * (sensor_z - plane))
 
 
-@jax.jit
 def _find_poses(
     system: System,
     height: Float[Array, " batch"],
@@ -128,10 +137,15 @@ def _find_poses(
     shift: Float[Array, " batch"],
     count: Int[Array, ""],
 ) -> Pose:
-    return over_lenses(find_pose, system, height, focus, shift, count=count)
+    return over_lenses(partial(find_pose, derivative=False), system, height, focus, shift, count=count)
 
 
-def poses_of(requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str) -> Callable[[Sequence[int]], Pose]:
+POSES = {quick: StoredProgram(_find_poses, quick=quick) for quick in (False, True)}
+
+
+def poses_of(
+    requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str, *, quick: bool = False
+) -> Callable[[Sequence[int]], Pose]:
     """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host."""
     points = requests.points
     numbers: dict[tuple[int, float, float, float | None], int] = {}
@@ -155,7 +169,7 @@ def poses_of(requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str)
         padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
         systems = systems_of(requests, padded, bucket)
         at = points.take(padded)
-        blocks.append(_find_poses(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
+        blocks.append(POSES[quick](systems, at.height, at.focus, at.shift, np.asarray(len(part))))
     poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(blocks))
     return lambda chosen: jax.tree.map(lambda leaf: leaf[[own[row] for row in chosen]], poses)
 

@@ -8,7 +8,7 @@ its light in the shadow. Across the rim the wavefront is a parabola; in Fresnel'
     ξ = √(2κ) · (distance to the rim), κ the second derivative of W (waves) along the rim's normal,
 
 a cell at ξ shines with ½ [(½ + C(ξ))² + (½ + S(ξ))²], its mean over the cell; cells in the shadow beyond the rim shine,
-too. Work is that of the rays, thousands of times fewer than light waves: see `docs/psf.md` for how far it holds.
+too. Work is that of the rays, thousands of times fewer than light waves: see `docs/validation.md` for how far it holds.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def ray_intensity(
     def fresnel(curvature: Float[Array, "*cells"]) -> Float[Array, "*cells"]:
         return jnp.sqrt(2.0 * jnp.abs(curvature * to_waves)) + 1e-6
 
-    def one_side(x: Float[Array, "*cells"], land: Landing, width: Float[Array, ""]) -> Float[Array, "*cells"]:
+    def one_side(x: Float[Array, "*#cells"], land: Landing, width: Float[Array, ""]) -> Float[Array, "*cells"]:
         units = fresnel(land.xx)
         within = (x - pupil.split.astype(dtype)) * pupil.side.astype(dtype)
-        return jnp.where(pupil.side == 0.0, 1.0, _edge_light(within * units, width * units))
+        return jnp.where(pupil.side == 0.0, jnp.ones_like(units), _edge_light(within * units, width * units))
 
     # The cells within the rim, and those that it cuts.
     g = grid_axis(samples).astype(dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +23,7 @@ from ..optics.paraxial import image_position
 from ..optics.pupil import vergence_of
 from ..optics.system import Bucket, System, bucket_of, common_bucket
 from ..optics.wavefront import Strength, Wavefront, energy_strength, find_wavefront
+from ..stored_program import StoredProgram
 from .bands import Bands
 from .poses import Points, Pose, Requests, poses_of, systems_of
 from .pupil_function import PupilFunction, turn
@@ -91,9 +92,9 @@ def wavefront_on_sphere(
 
 
 def wavefront_blocks(
-    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere
+    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere, *, quick: bool = False
 ) -> Iterator[WavefrontBlock]:
-    """The wavefronts of all requests, a few thousand at a time."""
+    """The wavefronts of all requests, a few thousand at a time; `quick` is for few, by programs that compile fast."""
     waves = bands.every_nm
     kind = backend_kind()
     # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
@@ -102,21 +103,20 @@ def wavefront_blocks(
     places: list[int] = []
     batches: list[Wavefronts] = []
     for bucket, members in _groups(requests, kind):
-        poses = poses_of(requests, members, bucket, kind)
+        poses = poses_of(requests, members, bucket, kind, quick=quick)
         for start in range(0, len(members), AT_ONCE[kind]):
             part = members[start : start + AT_ONCE[kind]]
             padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
             different, which = np.unique(requests.lens[padded], return_inverse=True)
             index = np.stack([requests.lenses[k].indices(computed, bucket.surfaces) for k in different])
             batches.append(
-                _find_wavefronts(
+                wavefront_program(find, quick)(
                     systems_of(requests, padded, bucket),
                     index[which],
                     np.array(computed) * 1e-6,
                     requests.points.take(padded),
                     poses(padded),
                     np.array([len(part), len(waves)]),
-                    find=find,
                 )
             )
             rows += part
@@ -168,23 +168,26 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *batches)
 
 
-@partial(jax.jit, static_argnames=("find",))
-def _find_wavefronts(
-    system: System,
-    index: Float[Array, "batch waves media"],
-    wavelengths: Float[Array, " waves"],
-    points: Points,
-    poses: Pose,
-    counts: Int[Array, "2"],
-    *,
-    find: FindWavefront,
-) -> Wavefronts:
-    """`counts` are the requests and wavelengths that count."""
+@lru_cache
+def wavefront_program(find: FindWavefront, quick: bool = False) -> StoredProgram:
+    """The program that finds the wavefronts of a batch."""
 
-    def one(system: System, index: Float[Array, "waves media"], point: Points, pose: Pose) -> Wavefronts:
-        return point_wavefronts(system, index, wavelengths, point, pose, count=counts[1], find=find)
+    def find_wavefronts(
+        system: System,
+        index: Float[Array, "batch waves media"],
+        wavelengths: Float[Array, " waves"],
+        points: Points,
+        poses: Pose,
+        counts: Int[Array, "2"],
+    ) -> Wavefronts:
+        """`counts` are the requests and wavelengths that count."""
 
-    return over_lenses(one, system, index, points, poses, count=counts[0])
+        def one(system: System, index: Float[Array, "waves media"], point: Points, pose: Pose) -> Wavefronts:
+            return point_wavefronts(system, index, wavelengths, point, pose, count=counts[1], find=find)
+
+        return over_lenses(one, system, index, points, poses, count=counts[0])
+
+    return StoredProgram(find_wavefronts, quick=quick, store=False)
 
 
 def point_wavefronts(

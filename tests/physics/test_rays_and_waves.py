@@ -1,0 +1,57 @@
+"""PSFs of rays with the diffraction of the pupil's edge, against light waves."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from defocus import Camera, load_lens, psfs
+from defocus.psf import Psf
+from defocus.psf.ray_density import _edge_light
+
+
+@pytest.fixture(scope="module")
+def camera() -> Camera:
+    return Camera(load_lens("zeiss-planar-50-f1.4"), focus_m=2.0, pixel_um=36.0)
+
+
+def _off(a: Psf, b: Psf) -> float:
+    return float(np.abs(np.asarray(a.array) - np.asarray(b.array)).sum((1, 2)).max())
+
+
+@pytest.mark.parametrize(("depth_m", "field", "side"), [(1.2, (0.3, 0.4), None), (1.2, (0.0, 0.0), "left")])
+def test_rays_agree_with_waves(camera: Camera, depth_m: float, field: tuple[float, float], side: str | None) -> None:
+    fast = camera.psf(depth_m, field, 64, "d", side=side)
+    exact = camera.psf(depth_m, field, 64, "d", side=side, exact=True)
+    assert fast.report["supersample"] == 0 < exact.report["supersample"]
+    assert fast.report["ray_error"] <= 0.01
+    assert _off(fast, exact) < 0.02
+    # Not for want of contrast: the whole picture turned around or moved by half a pixel is far off.
+    turned, moved = (np.asarray(exact.array)[:, ::-1, ::-1], np.roll(np.asarray(exact.array), 1, 2))
+    blurry = (np.asarray(exact.array) + moved) / 2.0
+    assert np.abs(np.asarray(fast.array) - blurry).sum() > 3.0 * _off(fast, exact)
+    assert np.abs(np.asarray(fast.array) - turned).sum() > 3.0 * _off(fast, exact)
+    assert fast.report["light_mm2"] == pytest.approx(exact.report["light_mm2"], rel=1e-3)
+    assert fast.report["energy_outside"] == pytest.approx(exact.report["energy_outside"], abs=0.01)
+
+
+def test_light_behind_a_straight_edge() -> None:
+    """Fresnel's numbers: a quarter on the edge, 1.370 at its first fringe, all of it far inside, none in the dark."""
+    xi = np.array([-11.0, 0.0, 1.2172, 11.9])
+    light = np.asarray(_edge_light(jnp.asarray(xi), 1e-2))
+    assert light[:3] == pytest.approx([0.0, 0.25, 1.3704], abs=3e-3)
+    assert light[3] == pytest.approx(1.0, abs=0.04)  # a fringe there still has a contrast of 1 / 12π
+    cells = jnp.asarray(np.arange(-11.75, 11.8, 0.5))
+    # What the shadow has, the fringes lack: all the light is there.
+    assert float(_edge_light(cells, 0.5).sum()) * 0.5 == pytest.approx(12.0, abs=0.02)
+
+
+def test_near_the_focus_light_waves_are_taken(camera: Camera) -> None:
+    batch = psfs(camera, [2.0, 1.2, 1.1], size=64, bands="d")
+    rays = [report["supersample"] == 0 for report in batch.reports]
+    assert rays == [False, True, True]
+    errors = [report["ray_error"] for report in batch.reports]
+    assert errors[0] > 0.01 >= max(errors[1:])
+    assert batch.psf.sum((2, 3)) == pytest.approx(1.0, abs=1e-5)
+    assert psfs(camera, [1.2], size=64, bands="d", samples=2048).reports[0]["supersample"] > 0
