@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BASE := $(VENV)/.base
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 # Packages are installed without bytecode and tests start dozens of processes: what the first compiles, the others read,
 # whatever the environment says of bytecode.
@@ -10,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test check pytest format clean
 
-demo: $(READY)
+demo: $(BASE)
 	$(BIN)/defocus demo --out demo
 
 # The checks run beside the tests.
@@ -33,9 +35,19 @@ format: $(READY)
 clean:
 	rm -rf $(VENV) demo
 
-# The environment: made anew whenever the pins or the project's requirements change.
-$(READY): pyproject.toml constraints.txt
+# The environment: made anew whenever the pins or the project's requirements change. A demo needs the package alone;
+# tests add PyTorch, Ray and their own tools, four fifths of it all.
+define environment
 	$(PYTHON) -c 'import sys; sys.exit("defocus needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,depth]'
+endef
+
+$(BASE): pyproject.toml constraints.txt
+	$(environment)
+	$(PIP) -e .
 	@touch $@
+
+$(READY): pyproject.toml constraints.txt
+	$(environment)
+	$(PIP) -e '.[dev,depth]'
+	@touch $(BASE) $@
