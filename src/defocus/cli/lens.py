@@ -16,7 +16,7 @@ from ..files.ownership import OwnedFolder, check_no_folder_of_ours, check_not_in
 from ..files.stores import check_output
 from ..survey.criteria import Criteria
 from .options import LensArgument, check_outputs, command, print_files
-from .progress import ProgressBar
+from .progress import status_line
 
 if TYPE_CHECKING:
     from ..lens import Lens
@@ -26,6 +26,7 @@ lens_app = typer.Typer(
     help="Read, measure, draw, survey and convert lens prescriptions.", no_args_is_help=True, rich_markup_mode=None
 )
 
+TRACING = "tracing rays; the first time compiles"
 OutOption = Annotated[Path, typer.Option("--out", help="Where to write the picture: .png, .svg or .pdf.")]
 
 
@@ -58,10 +59,12 @@ def show(
 ) -> None:
     """Print what a lens is: first-order data, pupils, aberrations, states."""
     from ..lens import load_lens
-    from ..survey import judge, measure_one
 
     prescription = load_lens(lens)
-    measurement = measure_one(prescription)
+    with status_line(TRACING):
+        from ..survey import judge, measure_one
+
+        measurement = measure_one(prescription)
     facts = _facts(prescription, measurement)
     verdict = judge(measurement)
     facts |= {"category": verdict.category, "kept": verdict.kept, "reasons": list(verdict.reasons)}
@@ -83,7 +86,8 @@ def _add_figure(name: str, function: str, about: str) -> None:
         check_outputs((out, "figure"), inputs=[lens])
         prescription = load_lens(lens)
         check_not_input(out, [prescription.source])
-        draw.save(getattr(draw, function)(prescription), out)
+        with status_line(TRACING):
+            draw.save(getattr(draw, function)(prescription), out)
         print_files(out)
 
     write.__doc__ = about
@@ -132,7 +136,7 @@ def survey(
     check_no_folder_of_ours(out)
     pictures = OwnedFolder(plots, "survey of lenses") if plots is not None else None
     began = time.monotonic()
-    with ProgressBar() as bar:
+    with status_line(TRACING) as bar:
         rows = survey_folder(
             folder, criteria=criteria, states=states, progress=lambda done, total: bar("tracing", done, total)
         )

@@ -24,7 +24,7 @@ from .options import (
     whole_pair,
     write_photo,
 )
-from .progress import ProgressBar
+from .progress import ProgressBar, status_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,8 @@ def develop(
     if is_linear and (response != "srgb" or bits is not None):
         raise DefocusError(f"{out}: linear light has no --response and no --bits; write a PNG, JPEG or TIFF for them")
     curve = parse_response(response)
-    light = _bare(photo, mosaic) if mosaic else read_photo(photo, orientation=orientation)
+    with status_line("developing"):
+        light = _bare(photo, mosaic) if mosaic else read_photo(photo, orientation=orientation)
     if mosaic and orientation is not None:
         raise DefocusError("--orientation: a bare mosaic is taken as stored")
     gains = _gains(white_balance)
@@ -74,18 +75,19 @@ def develop(
         raise DefocusError(f"{photo}: --white-balance needs a mosaic, and this file has none")
     addition = _noise(noise, seed, light)
     report = _report(light, addition)
-    if as_json:
-        report["noise_estimate"] = _own_noise(light)
-    if addition is not None and isinstance(light, RawPhoto):
-        noisy = add_noise(jax.random.fold_in(jax.random.key(seed), 1), light.mosaic, addition)
-        light = replace(light, mosaic=np.minimum(np.asarray(noisy), 1.0))
-    linear = light.linear(demosaic) * np.float32(2.0**exposure_ev)
-    if out.suffix.lower() == ".npz":
-        from ..photo import write_linear
+    with status_line("developing"):
+        if as_json:
+            report["noise_estimate"] = _own_noise(light)
+        if addition is not None and isinstance(light, RawPhoto):
+            noisy = add_noise(jax.random.fold_in(jax.random.key(seed), 1), light.mosaic, addition)
+            light = replace(light, mosaic=np.minimum(np.asarray(noisy), 1.0))
+        linear = light.linear(demosaic) * np.float32(2.0**exposure_ev)
+        if out.suffix.lower() == ".npz":
+            from ..photo import write_linear
 
-        write_linear(out, linear, report=json_text(report))
-    else:
-        write_photo(out, linear, bits or 8, None if is_linear else np.asarray(encode(linear, curve)))
+            write_linear(out, linear, report=json_text(report))
+        else:
+            write_photo(out, linear, bits or 8, None if is_linear else np.asarray(encode(linear, curve)))
     exif = {name: value for name, value in report["exif"].items() if value is not None}
     lines = {
         "photo": report["photo"],
@@ -186,9 +188,10 @@ def depth(
     check_outputs((out, partial(check_depth_path, writable=True)), (plot, "figure"), inputs=[photo])
     if out.suffix.lower() == ".png" and scale_m is None:
         raise DefocusError(f"{out}: a PNG holds whole numbers; say with --scale-m how many metres one is")
-    light = read_photo(photo)
-    linear = light.linear()
-    estimate = estimated_depth(light, linear, DepthNetwork(model, weights=weights), focal_px)
+    with status_line(model):
+        light = read_photo(photo)
+        linear = light.linear()
+        estimate = estimated_depth(light, linear, DepthNetwork(model, weights=weights), focal_px)
     depth_map = estimate.depth
     write_depth(out, depth_map.depth_m, intrinsics=depth_map.intrinsics, scale_m=scale_m)
     origin = "EXIF" if estimate.focal_from == "given" and focal_px is None else estimate.focal_from
@@ -304,11 +307,12 @@ def scene(
         raise DefocusError(f"{depth}: a PNG cannot hold infinite depth; write an .npz")
     view = make_scene(name, whole_pair("--size", size, "WIDTHxHEIGHT such as 960x640"), seed)
     if out is not None or depth is not None:
-        sharp = view.picture()
-        if out is not None:
-            write_photo(out, sharp.linear, bits)
-        if depth is not None:
-            write_depth(depth, sharp.depth_m, intrinsics=view.view.intrinsics)
+        with status_line("making the scene"):
+            sharp = view.picture()
+            if out is not None:
+                write_photo(out, sharp.linear, bits)
+            if depth is not None:
+                write_depth(depth, sharp.depth_m, intrinsics=view.view.intrinsics)
     if blurred is not None:
         lens = ThinLens(
             view.lens.pupil_radius_mm if pupil_radius_mm is None else pupil_radius_mm,

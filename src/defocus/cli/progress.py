@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..restore.training import TrainProgress
     from ..synth.run import Progress
 
+DELAY_S = 2.0  # until a status line is shown
 LINE_EVERY = 30.0  # seconds, where there is no terminal
 
 
@@ -72,6 +74,14 @@ class ProgressBar:
             self._line = (stage, now)
             count = "" if end is None else f": {done} of {total}"
             sys.stderr.write(f"{stage}{count} {text}".rstrip() + "\n")
+
+
+@contextmanager
+def status_line(text: str) -> Iterator[ProgressBar]:
+    """A bar that says what a command is at, if that takes longer than DELAY_S."""
+    with ProgressBar(delay_s=DELAY_S) as bar:
+        bar(text)
+        yield bar
 
 
 def show_synthesis(bar: ProgressBar, progress: Progress, name: str = "") -> None:

@@ -28,13 +28,12 @@ from .options import (
     print_files,
     print_result,
 )
-from .progress import ProgressBar
+from .progress import status_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DELAY_S = 2.0  # until progress is shown
-
+COMPUTING = "computing PSFs; the first time compiles"
 Plot = Annotated[Path, "Where to write the picture: .png, .svg or .pdf."]
 Fields = Annotated[str, "Where the points appear: heights above the centre, of the image radius."]
 TileSize = Annotated[
@@ -75,8 +74,7 @@ def psf(
     check_outputs((plot, "figure"), (out, ".npz"), inputs=[use.lens])
     if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:
         raise DefocusError("give one of --field, --field-deg and --image-height-mm")
-    with ProgressBar(delay_s=DELAY_S) as bar:
-        bar("computing the PSF")
+    with status_line(COMPUTING):
         camera = use.camera()
         place = (float(field[0]), float(field[1]))
         if field_deg is not None:
@@ -84,9 +82,9 @@ def psf(
         elif image_height_mm is not None:
             place = (0.0, image_height_mm / camera.image_radius_mm)
         result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half, exact=exact)
-    for path in (out, plot):
-        if path is not None:
-            result.save(path)
+        for path in (out, plot):
+            if path is not None:
+                result.save(path)
     print_result(result.report, out, plot, as_json=as_json, width=24)
 
 
@@ -113,8 +111,7 @@ def psf_grid(
     if plot is None and out is None:
         raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
     check_outputs((plot, "figure"), (out, ".npz"), inputs=[use.lens])
-    with ProgressBar(delay_s=DELAY_S) as bar:
-        bar("computing PSFs")
+    with status_line(COMPUTING) as bar:
         camera = use.camera()
         grid = compute_psf_grid(
             camera, fields=heights, depths_m=depths, size=size, bands=bands, method=method,
@@ -162,8 +159,7 @@ def psf_gallery(
 
     heights = numbers("--fields", fields, HEIGHTS)
     check_outputs((plot, "figure"), inputs=lenses)
-    with ProgressBar(delay_s=DELAY_S) as bar:
-        bar("computing PSFs")
+    with status_line(COMPUTING) as bar:
         cameras = [make_camera(lens, focus_m=focus_m, f_number=f_number, pixel_um=pixel_um) for lens in lenses]
         gallery = compute_psf_gallery(
             cameras, depth_m, fields=heights, size=size, bands=bands, method=method,
@@ -196,8 +192,7 @@ def psf_compare(
     from ..files.stores import write_file
 
     check_outputs((plot, "figure"), (out, ".csv"), inputs=[lens])
-    with ProgressBar(delay_s=DELAY_S) as bar:
-        bar("computing PSFs")
+    with status_line(COMPUTING):
         comparisons = compare_with_zemax(
             folder, lens=lens, depth_m=depth_m, sensor_shift_mm=sensor_shift_mm, method=method
         )
@@ -233,10 +228,15 @@ class FieldsOptions:
 
     def draw(self, function: Callable[..., Figure], use: LensOptions, **options: Any) -> None:
         """Draw the fields of a lens and write the figure."""
+        from ..draw import save
+
         heights = numbers("--fields", self.fields, HEIGHTS)
         check_outputs((self.plot, "figure"), inputs=[use.lens])
         points: dict[str, Any] = {"depth_m": self.depth_m, "fields": heights, "wavelength_nm": self.wavelength_nm}
-        _write(function(use.camera(), **points, **options), self.plot)
+        with status_line("tracing rays; the first time compiles"):
+            figure = function(use.camera(), **points, **options)
+            save(figure, self.plot)
+        print_files(self.plot)
 
 
 def wavefront(
@@ -269,7 +269,7 @@ def through_focus(
     scale: ScaleOption = "linear",
 ) -> None:
     """Draw a row of PSFs through the focus."""
-    from ..draw import draw_through_focus
+    from ..draw import draw_through_focus, save
 
     if (depths_m is None) == (shifts_mm is None):
         raise DefocusError("give --depths-m or --shifts-mm, such as --shifts-mm=-0.1,0,0.1")
@@ -280,16 +280,8 @@ def through_focus(
     )
     check_outputs((plot, "figure"), inputs=[use.lens])
     point = (float(field[0]), float(field[1]))
-    with ProgressBar(delay_s=DELAY_S) as bar:
-        bar("computing PSFs")
+    with status_line(COMPUTING) as bar:
         progress = bar.counter("computing PSFs", sum(map(len, places.values())))
         options: dict[str, Any] = {"field": point, "size": size, "bands": bands, "method": method}
-        figure = draw_through_focus(use.camera(), scale=scale, progress=progress, **options, **places)
-    _write(figure, plot)
-
-
-def _write(figure: Figure, plot: Path) -> None:
-    from ..draw import save
-
-    save(figure, plot)
+        save(draw_through_focus(use.camera(), scale=scale, progress=progress, **options, **places), plot)
     print_files(plot)

@@ -12,13 +12,14 @@ from ..errors import DatasetError, DefocusError
 from ..files.ownership import check_not_input
 from ..files.stores import check_output
 from .options import check_outputs, write_new
-from .progress import ProgressBar, show_synthesis
+from .progress import ProgressBar, show_synthesis, status_line
 
 if TYPE_CHECKING:
     from ..synth.check import PlanPreview
     from ..synth.engines import Engine
     from ..synth.plan import Plan
     from ..synth.run import Progress, RunSummary
+    from ..synth.verify import Verification
 
 synth_app = typer.Typer(help="Data sets of sharp and blurred pairs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -54,7 +55,7 @@ def check(
     from ..synth.metadata import bytes_text
     from ..synth.plan import load_plan
 
-    with ProgressBar() as bar:
+    with status_line("checking") as bar:
         preview = preview_plan(load_plan(plan), out, read=read, progress=bar)
     _show_preview(preview)
     if preview.bytes_free is not None and preview.bytes_free < preview.bytes_needed:
@@ -101,21 +102,26 @@ def verify(
 ) -> None:
     """Check a folder of pairs: ours, or a foreign one in the DPDD or input/target layout."""
     from ..synth.folder import open_folder
-    from ..synth.verify import verify_folder
 
     if repair:
         open_folder(folder).close()  # whoever asks for repair is told where there is nothing to repair from
-    with ProgressBar() as bar:
-        verdict = verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done, total))
+    verdict = _verified(folder, pictures)
     if repair and not verdict.sound:
         show_summary(_repair(folder, plan, ledger))
-        verdict = verify_folder(folder, pictures=pictures)
+        verdict = _verified(folder, pictures)
     typer.echo(", ".join(f"{count} {name}" for name, count in verdict.counts.items()))
     for problem in verdict.problems:
         typer.echo(f"problem: {problem}")
     if not verdict.sound:
         raise typer.Exit(1)
     typer.echo("sound")
+
+
+def _verified(folder: str, pictures: bool) -> Verification:
+    from ..synth.verify import verify_folder
+
+    with status_line("verifying") as bar:
+        return verify_folder(folder, pictures=pictures, progress=lambda done, total: bar("verifying", done, total))
 
 
 @synth_app.command()
@@ -135,7 +141,8 @@ def show(
 
     file = out or Path(f"{pair}.png")
     check_outputs((file, "figure"))
-    remade = show_pair(folder, pair, None if plan is None else load_plan(plan))
+    with status_line("making the pair again"):
+        remade = show_pair(folder, pair, None if plan is None else load_plan(plan))
     verdict = "the same bytes" if remade.same else f"{', '.join(remade.differing)} DIFFER"
     figure = draw_pair(
         remade.record, remade.pictures, depth_m=remade.depth_m, coc_px=remade.coc_px,
@@ -159,7 +166,9 @@ def report(
     from ..synth.report import write_report
 
     check_outputs((out, ".html"))
-    typer.echo(f"wrote {write_report(folder, out)}")
+    with status_line("reading the data set"):
+        page = write_report(folder, out)
+    typer.echo(f"wrote {page}")
 
 
 def demo(
@@ -172,7 +181,8 @@ def demo(
 
     summary = run_with_bar(demo_plan(), str(out), make_engine("local", 1, None))
     show_summary(summary)
-    page = write_report(out)
+    with status_line("writing the page"):
+        page = write_report(out)
     typer.echo(f"look at {page} and {out / 'sample.png'}")
     if show:
         import webbrowser
