@@ -20,7 +20,7 @@ import numpy as np
 
 from machine import machine
 
-PIXELS_UM = (4.0, 8.0, 12.0, 24.0)
+PIXELS_UM = (8.0, 16.0, 24.0, 36.0)
 WINDOWS = (16, 32, 64, 96, 128)
 
 
@@ -37,7 +37,7 @@ def cases(count: int, seed: int, folder: Path | None) -> dict[int, list[tuple[An
     while sum(map(len, found.values())) < count:
         name = str(dice.choice(names))
         focus_m, pixel_um = float(dice.choice([1.0, 2.0, 5.0])), float(dice.choice(PIXELS_UM))
-        stop, ratio = float(dice.choice([1.0, 1.0, 1.4, 2.8])), float(np.exp(dice.normal()))
+        stop, ratio = float(dice.choice([1.0, 1.0, 1.4, 2.0])), float(np.exp(1.2 * dice.normal()))
         radius, turn = float(np.sqrt(dice.random())) * 0.9, dice.random() * 2.0 * np.pi
         try:
             lens = lenses.setdefault(name, load_lens(name))
