@@ -179,7 +179,7 @@ class PsfModel(PlanPart):
     kind: Literal["lens", "paper", "gaussian", "disk"] = "lens"  # "gaussian": of half the blur radius (its ablation)
     bands: Literal["d", "rgb"] = "d"
     field_radius: float = Field(0.7, ge=0, le=1)
-    exact: bool = True  # false: diffraction widened to a twelfth of a pixel, several times faster
+    exact: bool = True  # false: rays for large blurs, else diffraction of a twelfth of a pixel; faster
 
     @model_validator(mode="after")
     def _known_to_the_paper(self) -> Self:
