@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -56,7 +57,10 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `defocus` command. Wrong use ends with exit code 2 and one line that helps."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it reads the metadata of every package to find some
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    gc.set_threshold(50_000)  # Python's 700 looks for garbage a thousand times among what JAX imports
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    gc.freeze()  # nor at the end, when all of it goes
+    sys.exit(code)
 
 
 @functools.cache

@@ -24,30 +24,33 @@ class ProgressBar:
     """
 
     def __init__(self, *, counted: bool = False, delay_s: float = 0.0) -> None:
+        self.prefix = ""
+        self.is_live = sys.stderr.isatty()
+        self._counted = counted
+        self._line = ("", 0.0)  # the last one that was written: its stage and when
+        if not self.is_live:
+            return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        console = Console(stderr=True)
         stage, text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
         columns = (stage, BarColumn(), MofNCompleteColumn(), text) if counted else Bar.get_default_columns()
-        self.prefix = ""
-        self.is_live = console.is_terminal
-        self._counted = counted
-        self._bar = Bar(*columns, console=console, transient=True, disable=not self.is_live)
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task("", total=None, text="")
-        self._line = ("", 0.0)  # the last one that was written: its stage and when
         self._delay = threading.Timer(delay_s, self._bar.start)
         self._delay.daemon = True
 
     def __enter__(self) -> ProgressBar:
-        if self._delay.interval > 0.0:
+        if self.is_live and self._delay.interval > 0.0:
             self._delay.start()
-        else:
+        elif self.is_live:
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.is_live:
+            return
         self._delay.cancel()
         if self._delay.is_alive():
             self._delay.join()
@@ -68,7 +71,8 @@ class ProgressBar:
     def __call__(self, stage: str, done: float | None = None, total: float = 1.0, text: str = "") -> None:
         """Show a stage, how much of it is done (None: not known) and some words."""
         stage, end = self.prefix + stage, None if done is None else total or None
-        self._bar.update(self._task, description=stage, completed=done or 0.0, total=end, text=text)
+        if self.is_live:
+            self._bar.update(self._task, description=stage, completed=done or 0.0, total=end, text=text)
         now = time.monotonic()
         if self._counted and not self.is_live and (stage != self._line[0] or now - self._line[1] > LINE_EVERY):
             self._line = (stage, now)
