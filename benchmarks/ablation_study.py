@@ -2,7 +2,8 @@
 
     python benchmarks/ablation_study.py WORK data               # photographs, then the five sets of pairs
     python benchmarks/ablation_study.py WORK train --steps N    # all trainings side by side
-    python benchmarks/ablation_study.py WORK judge --results F  # tables and figures; JSON and Markdown to F
+    python benchmarks/ablation_study.py WORK judge [--out F]    # tables and figures; JSON and Markdown to F
+    python benchmarks/ablation_study.py WORK --quick            # all stages, for two variants
 
 `defocus ablate` does the same, one training after the other. WORK is a folder for data and trainings. Photographs are
 procedural scenes; lenses are the built-in ones; the largest blur radius of a pair is drawn evenly from four levels;
@@ -12,7 +13,6 @@ every setting that is not named here is the paper's. Each stage goes on where it
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -21,23 +21,33 @@ import time
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import SMALL_PLAN, amount, machine, read_arguments, write_report
 from synth_speed import photographs
 
-IMAGES = 96
-PLAN: dict[str, Any] = {
-    "name": "ablation study",
-    "seed": 11,
-    "lenses": {"survey": False},
-    "train": {"pairs": 2000},
-    "validation": {"pairs": 64},
-    "test": {"pairs": 400},
-    "patch": {"size": 256},
-    "blur": {"levels_px": [2, 4, 8, 16], "weights": [1, 1, 1, 1]},
-    "output": {"layout": "pairs"},
-}
+IMAGES = amount(96, quick=3)
+QUICK_PLAN = SMALL_PLAN | {
+    "train": {"pairs": 2}, "validation": {"pairs": 1}, "test": {"pairs": 1}, "psf": {"kind": "disk"},
+}  # fmt: skip
+PLAN: dict[str, Any] = amount(
+    {
+        "name": "ablation study",
+        "seed": 11,
+        "lenses": {"survey": False},
+        "train": {"pairs": 2000},
+        "validation": {"pairs": 64},
+        "test": {"pairs": 400},
+        "patch": {"size": 256},
+        "blur": {"levels_px": [2, 4, 8, 16], "weights": [1, 1, 1, 1]},
+        "output": {"layout": "pairs"},
+    },
+    quick=QUICK_PLAN,
+)
 STUDY = "study"  # the folder of data, trainings and results
-TRAINING = ("batch=16", "crop=128", "compute.precision=bf16", "validation.every=500", "save.every=500", "logs.every=25")
+TRAINING = amount(
+    ("batch=16", "crop=128", "compute.precision=bf16", "validation.every=500", "save.every=500", "logs.every=25"),
+    quick=("batch=1", "crop=32", "validation.every=1", "save.every=1", "logs.every=1", "data.workers=0",
+           "model.overrides={width=4,encoder_blocks=[1],decoder_blocks=[1]}"),
+)  # fmt: skip
 
 
 def study_of(given: argparse.Namespace) -> Any:
@@ -48,7 +58,8 @@ def study_of(given: argparse.Namespace) -> Any:
 
     plan = make_plan(PLAN | {"sources": [{"kind": "rgb", "folder": str(given.work / "photos")}]})
     config = TrainConfig.from_toml("nafnet-small", (*TRAINING, f"steps={given.steps}", *given.changes))
-    return AblationStudy(plan, config, given.work / STUDY, given.seeds, variants=(*VARIANTS, PAPER_PSF))
+    variants = amount((*VARIANTS, PAPER_PSF), quick=VARIANTS[:2])
+    return AblationStudy(plan, config, given.work / STUDY, given.seeds, variants=variants)
 
 
 def make_data(given: argparse.Namespace) -> None:
@@ -108,13 +119,12 @@ def judge(given: argparse.Namespace) -> None:
 
     from defocus.evaluate.ablation import CURVES, JUDGED, LAST
 
-    work, results, study = given.work / STUDY, given.results, study_of(given)
+    work, results, study = given.work / STUDY, given.out, study_of(given)
     weights = {(v.name, seed): study.run_folder(v, seed) / LAST for seed in given.seeds for v in study.variants}
     missing = [str(file) for file in weights.values() if not file.is_file()]
     if missing:
         sys.exit(f"not trained yet: {', '.join(missing)}")
     ablation = study.judge()
-    results.mkdir(parents=True, exist_ok=True)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     about = {
         "machine": machine(), "device": device, "torch": torch.__version__, "plan": PLAN, "images": IMAGES,
@@ -122,9 +132,8 @@ def judge(given: argparse.Namespace) -> None:
         "same_patches": ablation.same, "results": ablation.results.as_json(),
         "over_seeds": study.over_seeds(ablation.results).as_json() if len(given.seeds) > 1 else None,
     }  # fmt: skip
-    (results / "ablation_study.json").write_text(json.dumps(about, indent=1) + "\n")
-    head = f"{ablation.report.read_text()}\nMeasured on {device}, torch {torch.__version__}.\n"
-    (results / "ablation_study.md").write_text(head)
+    page = f"{ablation.report.read_text()}\nMeasured on {device}, torch {torch.__version__}.\n"
+    write_report(results, "ablation_study", about, page)
     shutil.copy(work / CURVES, results / "ablation_curves.png")
     for figure in (*(work / JUDGED / "figures").rglob("*.png"), *work.glob("*-by-blur.png")):
         shutil.copy(figure, results / f"ablation_{figure.name}")
@@ -132,7 +141,6 @@ def judge(given: argparse.Namespace) -> None:
         one_csv({name: study.run_folder(v, s) / f"{kind}.csv" for name, v, s in named(given)}, kind, results)
     for (name, seed), file in weights.items():
         shutil.copy(file, results / f"{name}-{seed}.pt")
-    print(ablation.report.read_text(), flush=True)
 
 
 def named(given: argparse.Namespace) -> list[tuple[str, Any, int]]:
@@ -151,15 +159,23 @@ def one_csv(files: dict[str, Path], kind: str, results: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("work", type=Path)
-    parser.add_argument("stage", choices=("data", "train", "train-one", "judge"))
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[0, 1])
+    parser.add_argument("stage", nargs="?", choices=("data", "train", "train-one", "judge"))
+    parser.add_argument("--steps", type=int, default=amount(4000, quick=1))
+    parser.add_argument(
+        "--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=amount([0, 1], quick=[0])
+    )
     parser.add_argument("--set", dest="changes", action="append", default=[], help="KEY=VALUE of the training")
     parser.add_argument("--variant", default="full")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"))
-    given = parser.parse_args()
+    given = read_arguments(parser)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    if given.stage == "data":
+    if given.quick:
+        make_data(given)
+        for _, variant, seed in named(given):
+            train_one(argparse.Namespace(**vars(given) | {"variant": variant.name, "seeds": [seed]}))
+        judge(given)
+    elif given.stage is None:
+        parser.error("a stage is missing: data, train or judge")
+    elif given.stage == "data":
         make_data(given)
     elif given.stage == "train":
         train_all(given)

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import amount, machine, read_arguments, require, write_report
 
 PLAN = """
 name = "cluster"
@@ -389,25 +389,20 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="60 pairs, each run once: a few minutes")
-    parser.add_argument("--pairs", type=int, default=600, help="of the training split")
-    parser.add_argument("--repeats", type=int, default=5, help="of the run that is disturbed most")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--pairs", type=int, default=amount(600, quick=60), help="of the training split")
+    parser.add_argument("--repeats", type=int, default=amount(5, quick=1), help="of the run that is disturbed most")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_arguments(parser)
+    require("ray", "moto", "s3fs")
     if options.serve:
         serve(options.serve)
         return
     place = machine(("jax", "ray", "s3fs", "moto"))
     with tempfile.TemporaryDirectory() as folder:
-        size = (60, 1) if options.quick else (options.pairs, options.repeats)
-        result = {"machine": place, **run(Path(folder), *size)}
+        result = {"machine": place, **run(Path(folder), options.pairs, options.repeats)}
     if any(row[key] for row in result["runs"] for key in ("missing", "different", "others")):
         raise SystemExit(f"not the same bytes: {json.dumps(result, indent=1)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "cluster.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "cluster.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(options.out, "cluster", result, markdown(result))
 
 
 if __name__ == "__main__":

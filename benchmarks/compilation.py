@@ -1,6 +1,6 @@
 """What the two code generators of XLA for CPUs cost: CPU seconds to compile and to run a PSF and a photograph.
 
-    python benchmarks/compilation.py [OUT_FOLDER]
+    python benchmarks/compilation.py [--out FOLDER] [--quick]
 
 Each in a fresh process that keeps no programs. Compiling is the first call less the median of three later ones. Writes
 compilation.json and .md.
@@ -8,6 +8,7 @@ compilation.json and .md.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -20,29 +21,39 @@ from typing import Any
 
 import numpy as np
 
-from machine import machine
+from machine import (
+    ONE_PSF,
+    SMALL_CAMERA,
+    SMALL_LENS,
+    SMALL_PSF,
+    SMALL_PX,
+    amount,
+    machine,
+    read_arguments,
+    write_report,
+)
 
 FLAG = "xla_cpu_use_fusion_emitters"
-LENS, SIZE = "zeiss-planar-50-f1.4", (480, 320)
+LENS, SIZE = amount(("zeiss-planar-50-f1.4", (480, 320)), quick=(SMALL_LENS, SMALL_PX))
 
 
 def measure() -> dict[str, float]:
     """CPU seconds of this process."""
     from defocus import Camera, load_lens
 
-    camera = Camera(load_lens(LENS), focus_m=2.0)
+    camera = Camera(load_lens(LENS), focus_m=2.0, **amount({}, quick=SMALL_CAMERA))
     columns, rows = np.meshgrid(np.arange(SIZE[0]), np.arange(SIZE[1]))
     rgb = np.random.default_rng(0).random((SIZE[1], SIZE[0], 3))
     depth = np.where(columns + rows / 4 < SIZE[0] / 2, 1.5, 4.0)
     return {
-        **timed("a PSF", lambda: camera.psf(3.0, (0.3, 0.4))),
-        **timed("a photograph", lambda: camera.photograph(rgb, depth, sensor=False)),
+        **timed("a PSF", lambda: camera.psf(3.0, (0.3, 0.4), **amount({}, quick=SMALL_PSF))),
+        **timed("a photograph", lambda: camera.photograph(rgb, depth, sensor=False, **amount({}, quick=ONE_PSF))),
     }
 
 
 def timed(name: str, work: Callable[[], object]) -> dict[str, float]:
     seconds = []
-    for _ in range(4):
+    for _ in range(amount(4, quick=2)):
         start = time.process_time()
         work()
         seconds.append(time.process_time() - start)
@@ -51,10 +62,13 @@ def timed(name: str, work: Callable[[], object]) -> dict[str, float]:
 
 
 def main() -> None:
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "results"
+    options = read_arguments(argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]))
     before = machine()
     seconds: dict[str, Any] = {}
     for setting in ("true", "false"):
+        if options.quick:
+            seconds[setting] = measure()
+            continue
         environment = os.environ | {"XLA_FLAGS": f"--{FLAG}={setting}", "DEFOCUS_CACHE": "", "JAX_PLATFORMS": "cpu"}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         code = "import json, compilation; print(json.dumps(compilation.measure()))"
@@ -70,10 +84,7 @@ def main() -> None:
         "| --- | --- | --- |",
         *(f"| {name} | {value} | {seconds['false'][name]} |" for name, value in seconds["true"].items()),
     ]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "compilation.json").write_text(json.dumps({"machine": before, "cpu_s": seconds}, indent=1) + "\n")
-    (out / "compilation.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    write_report(options.out, "compilation", {"machine": before, "cpu_s": seconds}, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,24 @@
 """Contact sheets to look at: photographs with measured depth, three lenses, three focus distances; a RAW file's sweep.
 
-    python benchmarks/contact_sheets.py OUT_FOLDER PHOTOS_FOLDER [--only NAME ...] [--width 560] [--parts N]
-    python benchmarks/contact_sheets.py OUT_FOLDER PHOTOS_FOLDER --prepare
+    python benchmarks/contact_sheets.py PHOTOS_FOLDER --out FOLDER [--only NAME ...] [--width 560] [--parts N]
+    python benchmarks/contact_sheets.py PHOTOS_FOLDER --out FOLDER --prepare
+    python benchmarks/contact_sheets.py --quick                 # one photograph that it makes, one lens
 
 PHOTOS_FOLDER holds NAME.png with NAME.npz (`depth_m`, NaN where unknown) and the RAW file. Each picture is cut to 3 : 2
 about its middle and reduced, so that one set of compiled programs serves all. Focus is at the 5th, 50th and 95th
 percentile of the depths that were measured; holes take the nearest depth, and the sheet shows them in red. A lens
 whose blur no kernel of 256 px holds is stopped down as far as it takes. The RAW file has no depth: its sky is put at
 infinity and its building on a ramp from 6 m (left) to 2.5 m (right), which is made up. `--prepare` only writes the cut
-pictures to OUT_FOLDER, for a machine that has no reader of RAW files: they serve as PHOTOS_FOLDER there.
+pictures to --out, for a machine that has no reader of RAW files: they serve as PHOTOS_FOLDER there.
 
-Writes NAME.png, one row for each lens, and NAME.json: blur radii, layers, kernels, seconds, notes, and numbers that a
-wrong border, seam or colour would show in.
+Writes NAME.png, one row for each lens, NAME.json and a table of it as NAME.md: blur radii, layers, kernels, seconds,
+notes, and numbers that a wrong border, seam or colour would show in.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,12 @@ from defocus.errors import DefocusError
 from defocus.lens import load_lens
 from defocus.photo import SensorColour
 from defocus.render.photograph import MOST_KERNEL_PX
+from machine import ONE_PSF, SMALL_CAMERA, SMALL_LENS, SMALL_PX, amount, read_arguments, write_report
 
-PHOTOS = ("middlebury_adirondack", "nyu_1", "kitti_1", "sintel_market_2", "slambook_1")
+MADE = "noise"  # the photograph of --quick
+PHOTOS = amount(("middlebury_adirondack", "nyu_1", "kitti_1", "sintel_market_2", "slambook_1"), quick=(MADE,))
 RAW = "canon_30d_IMG_0848"
-LENSES = ("canon-rf-85-f1.2", "leica-summilux-35-f1.4", "kodak-aero-ektar-152-f3.5")
+LENSES = amount(("canon-rf-85-f1.2", "leica-summilux-35-f1.4", "kodak-aero-ektar-152-f3.5"), quick=(SMALL_LENS,))
 SWEEP_LENSES, SWEEP_M = ("canon-rf-85-f1.2", "zeiss-tessar-50-f3.5"), (2.5, 4.0, float("inf"))
 CAPTION_PX = 18
 
@@ -76,7 +79,7 @@ def prepared(folder: Path, name: str, width: int) -> Sharp:
     raw = next(folder.glob(f"{name}.[Cc][Rr]2"), None)
     photo = read_photo(raw or folder / f"{name}.png")
     depth = None if raw else read_depth(stored).fitted(photo.size)
-    part, size = cut(photo.size), (width, width * 2 // 3)
+    part, size = amount((cut(photo.size), (width, width * 2 // 3)), quick=((slice(None), slice(None)), SMALL_PX))
     linear = reduced(photo.linear()[part], size)
     if depth is None:
         made = made_up_depth(linear)
@@ -98,7 +101,7 @@ def made_up_depth(linear: np.ndarray) -> np.ndarray:
 def camera_for(name: str, focus_m: float, depth_m: np.ndarray) -> Camera:
     """At full aperture, or stopped down as far as the largest kernel asks for."""
     size = (depth_m.shape[1], depth_m.shape[0])
-    camera = Camera(load_lens(name), focus_m=focus_m, pixels=size)
+    camera = Camera(load_lens(name), focus_m=focus_m, **amount({"pixels": size}, quick=SMALL_CAMERA))
     widest = float(np.abs(camera.circle_of_confusion_px(depth_m)).max())
     allowed = (MOST_KERNEL_PX - 6.0) / 2.4
     if widest <= allowed:
@@ -139,7 +142,7 @@ def sheet(out: Path, name: str, sharp: Sharp, lenses: tuple[str, ...], distances
     """All lenses and distances of one photograph."""
     rows: list[list[np.ndarray]] = []
     told: list[dict[str, Any]] = []
-    extra = {} if parts == 0 else {"parts": parts}
+    extra: dict[str, Any] = amount({} if parts == 0 else {"parts": parts}, quick=ONE_PSF)
     for lens in lenses:
         rows.append([])
         for focus in distances:
@@ -168,7 +171,14 @@ def sheet(out: Path, name: str, sharp: Sharp, lenses: tuple[str, ...], distances
         first.append(np.full_like(first[0], 255))
         Image.fromarray(np.concatenate([np.concatenate(row, 1) for row in [first, *rows]])).save(out / f"{name}.png")
         written = {"photo": name, "notes": sharp.notes, "filled": float(sharp.filled.mean()), "pictures": told}
-        (out / f"{name}.json").write_text(json.dumps(written, indent=1) + "\n")
+        write_report(out, name, written, table(name, told))
+
+
+def table(name: str, told: list[dict[str, Any]]) -> str:
+    """The numbers of a sheet in Markdown."""
+    columns = list(dict.fromkeys(key for row in told for key in row))
+    lines = [f"# {name}", "", f"| {' | '.join(columns)} |", "| --- |" + " --- |" * (len(columns) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(str(row.get(c, '')) for c in columns)} |" for row in told)]) + "\n"
 
 
 def store(path: Path, sharp: Sharp) -> None:
@@ -181,16 +191,26 @@ def store(path: Path, sharp: Sharp) -> None:
     np.savez(path, **held)
 
 
+def make_photograph(folder: Path) -> Path:
+    """A folder with the photograph of --quick."""
+    width, height = SMALL_PX
+    Image.effect_noise(SMALL_PX, 64.0).convert("RGB").save(folder / f"{MADE}.png")
+    np.savez(folder / f"{MADE}.npz", depth_m=np.where(np.arange(width) < 32, 2.0, 4.0) * np.ones((height, 1)))
+    return folder
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", type=Path)
-    parser.add_argument("photos", type=Path)
-    parser.add_argument("--only", nargs="+", default=[*PHOTOS, RAW])
+    parser.add_argument("photos", type=Path, nargs="?")
+    parser.add_argument("--only", nargs="+", default=amount([*PHOTOS, RAW], quick=[MADE]))
     parser.add_argument("--width", type=int, default=560)
     parser.add_argument("--parts", type=int, default=0, help="0: the default of Camera.photograph")
     parser.add_argument("--prepare", action="store_true")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    options = read_arguments(parser)
+    if options.quick and options.photos is None:
+        options.photos = make_photograph(Path(tempfile.mkdtemp()))
+    elif options.photos is None:
+        parser.error("PHOTOS_FOLDER is missing")
     for name in options.only:
         sharp = prepared(options.photos, name, options.width)
         if options.prepare:

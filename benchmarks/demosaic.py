@@ -1,6 +1,7 @@
 """Demosaicing on images whose three colours are known: our two methods and LibRaw's.
 
-    python benchmarks/demosaic.py OUT_FOLDER IMAGE...
+    python benchmarks/demosaic.py IMAGE... [--out FOLDER]
+    python benchmarks/demosaic.py --quick                 # a picture that it makes
 
 IMAGE is a picture that was never a mosaic, or a RAW file, of which the average of 4×4 pixels is taken. Each image is
 sampled through the four Bayer patterns in linear light, demosaiced, and compared away from the borders. LibRaw gets the
@@ -9,8 +10,8 @@ same mosaic in a DNG file, with neutral colours. Writes demosaic.json and demosa
 
 from __future__ import annotations
 
-import json
-import sys
+import argparse
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -20,12 +21,13 @@ import numpy as np
 import rawpy
 import tifffile
 
-from defocus.photo import METHODS, RawPhoto, demosaic, encode, read_photo
+from defocus.photo import METHODS, RawPhoto, demosaic, encode, read_photo, write_picture
 from defocus.photo.demosaic import PATTERNS, sample_mosaic
-from machine import machine
+from machine import amount, machine, read_arguments, write_report
 
 LIBRAW = ("LINEAR", "VNG", "PPG", "AHD", "DCB", "DHT")
 INNER = np.s_[10:-10, 10:-10]
+TIMED_PX = amount((2400, 3600), quick=(96, 128))
 
 
 def truth(path: Path) -> np.ndarray:
@@ -70,9 +72,16 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def main() -> None:
-    out, *paths = map(Path, sys.argv[1:])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("images", nargs="*", type=Path)
+    options = read_arguments(parser)
+    if options.quick and not options.images:
+        options.images = [Path(tempfile.mkdtemp()) / "noise.png"]
+        write_picture(options.images[0], np.random.default_rng(0).random((*TIMED_PX, 3)))
+    elif not options.images:
+        parser.error("IMAGE is missing")
     rows = []
-    for path in paths:
+    for path in options.images:
         linear = truth(path)
         display = np.asarray(encode(linear))
         found: dict[str, list[tuple[float, float]]] = {}
@@ -86,7 +95,7 @@ def main() -> None:
         means = {name: [round(v, 2) for v in np.mean(values, axis=0)] for name, values in found.items()}
         rows.append({"image": path.name, "size": list(linear.shape[1::-1]), "psnr_linear_srgb": means})
         print(path.name, means, flush=True)
-    mosaic = jnp.asarray(np.random.default_rng(0).random((2400, 3600), np.float32))
+    mosaic = jnp.asarray(np.random.default_rng(0).random(TIMED_PX, np.float32))
     seconds = {}
     for method in METHODS:
         demosaic(mosaic, 0, method).block_until_ready()
@@ -110,11 +119,9 @@ def main() -> None:
     lines.append("| **mean** | " + " | ".join(f"{a:.1f} / {b:.1f}" for a, b in average) + " |")
     timing = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
     host = machine()
-    lines += ["", f"8.6 megapixels: {timing} ({host['cores']} cores of {host['cpu']})."]
-    (out / "demosaic.md").write_text("\n".join(lines) + "\n")
-    (out / "demosaic.json").write_text(
-        json.dumps({"images": rows, "seconds": seconds, "machine": host}, indent=1) + "\n"
-    )
+    lines += ["", f"{math.prod(TIMED_PX) / 1e6:.1f} megapixels: {timing} ({host['cores']} cores of {host['cpu']})."]
+    result = {"images": rows, "seconds": seconds, "machine": host}
+    write_report(options.out, "demosaic", result, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python benchmarks/fuzz.py [--kind lens,photo,…] [--count N] [--seconds S] [--processes P] [--seed S] [--out FOLDER]
     python benchmarks/fuzz.py --merge FILE [FILE …] [--out FOLDER]
+    python benchmarks/fuzz.py --quick [--out FOLDER]       # a few lens files in one process
 
 An input is a valid one that this script makes (see fuzz_kinds.py), damaged by chance: bits, cuts, splices, repeated
 pieces, fields, nested brackets, huge numbers, wrong types, headers. Input n of a seed is always the same. The public
@@ -41,14 +42,13 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_kinds import KINDS, Absurd, FuzzKind
-from machine import machine
+from machine import RESULTS, amount, machine, read_arguments
 
 LONGEST_MESSAGE = 4000  # characters
 EXAMPLES = 3  # inputs of each kind of failure
 BATCH, BATCH_SECONDS = 2000, 5.0  # inputs that a process is given at once, and how long it reads them at most
 TURN_SECONDS = 60.0  # of a process with one kind, if another waits, and between two writes of the results
 START_SECONDS = 300.0  # for imports, samples and what is compiled at first
-RESULTS = Path(__file__).parent / "results"
 ONE_CORE = {
     "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -370,16 +370,16 @@ def kinds_here(names: Sequence[str]) -> list[str]:
 def main() -> int:
     """Run the kinds that are asked for, or merge results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kind", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--count", type=int, default=1000, help="inputs of each kind at most (default 1000)")
+    parser.add_argument("--kind", default=amount(",".join(KINDS), quick="lens"), help=f"of {', '.join(KINDS)}")
+    count = amount(1000, quick=20)
+    parser.add_argument("--count", type=int, default=count, help="inputs of each kind at most (default 1000)")
     parser.add_argument("--total", type=int, help="inputs of each kind at most, with those of all runs of the results")
     parser.add_argument("--seconds", type=float, help="end after so long")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--processes", type=int, default=amount(len(os.sched_getaffinity(0)), quick=1))
     parser.add_argument("--seed", type=int, help="by default one more than any of the results")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="add other results instead of running")
     parser.add_argument("--failures", type=Path, default=Path(tempfile.gettempdir()) / "defocus-fuzz-failures")
-    options = parser.parse_args()
+    options = read_arguments(parser)
     earlier = union(read_results(RESULTS), read_results(options.out))
     if options.merge:
         runs = read_results(options.out)

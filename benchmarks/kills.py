@@ -1,7 +1,7 @@
 """Commands that are killed at random moments and started again: do they end with the bytes of a run that was not?
 
-    python benchmarks/kills.py [--work train,deblur] [--kills 100] [--quick] [--seed 0] [--out kills.json]
-    python benchmarks/kills.py --merge A.json B.json [--out kills.json]
+    python benchmarks/kills.py [--work train,deblur] [--kills 100] [--seed 0] [--out FOLDER] [--quick]
+    python benchmarks/kills.py --merge A.json B.json [--out FOLDER]
 
 Each work is a command on inputs of a few pixels that this script makes. It is run twice without a disturbance; then it
 is started, killed with SIGKILL after a random time, and started again in the same folder until it is done, and that
@@ -15,14 +15,15 @@ others all of them. `synth` has one process and two workers in turn. Four starts
 that outlives them, so that the next leader meets workers of the last; the fifth begins a cluster of its own, which must
 end with it.
 
-Counts are added to those that the JSON file holds already, after each round, and a page is written beside it. What the
-page should say of kills that are not counted stands in the file's list "notes".
+Counts are added to those that kills.json holds already, after each round, and kills.md is written beside it. What the
+page should say of kills that are not counted stands in the file's list "notes". --quick kills deblurring once.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -39,9 +40,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import amount, machine, read_arguments, write_report
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+FILE = "kills.json"
 WORKS = ("synth", "synth-ray", "train", "deblur", "evaluate")
 SUMS = ("kills", "starts", "rounds", "decoys")  # of several runs of this script
 PATIENCE_S = 600.0  # for one start that is not killed
@@ -152,25 +154,26 @@ class Work:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", default=",".join(WORKS), help=f"separated by commas, of {', '.join(WORKS)}")
-    parser.add_argument("--kills", type=int, default=100, help="of each work, beside those that the file has")
-    parser.add_argument("--quick", action="store_true", help="5 kills of each work")
+    works = amount(",".join(WORKS), quick="deblur")
+    parser.add_argument("--work", default=works, help=f"separated by commas, of {', '.join(WORKS)}")
+    kills = amount(100, quick=1)
+    parser.add_argument("--kills", type=int, default=kills, help="of each work, beside those that the file has")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kills.json")
     parser.add_argument("--merge", type=Path, nargs="+", help="add the counts of these files, and do no more")
     parser.add_argument("--cluster", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_arguments(parser)
+    file = options.out / FILE
     if options.cluster:
         serve_cluster()
     elif options.merge:
-        write(added([read(options.out), *map(read, options.merge)]), options.out)
+        write(added([read(file), *map(read, options.merge)]), options.out)
     else:
         kill_works(options)
 
 
 def kill_works(options: argparse.Namespace) -> None:
     """All that was asked for; ends with an error where anything went wrong."""
-    before, earlier = machine(("jax", "numpy", "torch")), read(options.out)
+    before, earlier = machine(("jax", "numpy", "torch")), read(options.out / FILE)
     os.environ.update(ONE_THREAD | {"JAX_PLATFORMS": "cpu"})  # before anything that starts threads is imported
     import_everything()
     works: list[Work] = []
@@ -187,7 +190,7 @@ def kill_works(options: argparse.Namespace) -> None:
             works.append(make_work(name, inputs, place / "out", address))
             past = sum(work["kills"] for work in earlier["works"] if work["name"] == name)
             moments = random.Random(f"{options.seed} {name} {past}")
-            kill_again_and_again(works[-1], place, 5 if options.quick else options.kills, moments, keep)
+            kill_again_and_again(works[-1], place, options.kills, moments, keep)
             print(line(facts(works[-1])), flush=True)
     if any(work.wrong for work in works):
         sys.exit(1)
@@ -225,13 +228,10 @@ def serve_cluster() -> None:
 
 def import_everything() -> None:
     """What the commands need, so that a fork has it; nothing is computed, and no thread started."""
-    import accelerate  # noqa: F401
-    import torch  # noqa: F401
-
-    import defocus.cli
-    import defocus.evaluate.evaluation
-    import defocus.restore.training
-    import defocus.synth.run  # noqa: F401
+    names = ("torch", "defocus.cli", "defocus.restore.deblurring")
+    more = ("accelerate", "defocus.evaluate.evaluation", "defocus.restore.training", "defocus.synth.run")
+    for name in names + amount(more, quick=()):
+        importlib.import_module(name)
 
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
@@ -255,14 +255,25 @@ def make_inputs(folder: Path) -> None:
         Image.fromarray(rng.integers(0, 256, (80, 120, 3), np.uint8)).save(folder / "photos" / f"{number}.png")
     for name, text in (("plan", PLAN), ("training", TRAINING), ("table", TABLE)):
         (folder / f"{name}.toml").write_text(text)
-    code = f"""
-import torch
-from defocus.restore import build_model, save_weights
-torch.manual_seed(0)
-network = build_model("nafnet", width=4, encoder_blocks=(1,), decoder_blocks=(1,))
-save_weights({str(folder / "weights.pt")!r}, "nafnet", network.options.model_dump(), network.state_dict())
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException):
+            make_weights(folder / "weights.pt")
+            os._exit(0)
+        os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        sys.exit("no weights could be made")
+
+
+def make_weights(file: Path) -> None:
+    """Those of a tiny network."""
+    import torch
+
+    from defocus.restore import build_model, save_weights
+
+    torch.manual_seed(0)
+    network = build_model("nafnet", width=4, encoder_blocks=(1,), decoder_blocks=(1,))
+    save_weights(file, "nafnet", network.options.model_dump(), network.state_dict())
 
 
 def make_work(name: str, inputs: Path, out: Path, address: str) -> Work:
@@ -443,7 +454,7 @@ def line(work: dict[str, Any]) -> str:
     )
 
 
-def write(results: dict[str, Any], file: Path) -> None:
+def write(results: dict[str, Any], out: Path) -> None:
     """The results as JSON, and a page beside it."""
     places = sorted({f"{m['cpu']}, {m['cores']} cores, Python {m['python']}" for m in results["machines"]})
     text = [
@@ -461,9 +472,7 @@ def write(results: dict[str, Any], file: Path) -> None:
         *(f"- {work['name']}: {wrong.strip()}" for work in results["works"] for wrong in work["wrong"]),
         *(f"- {note}" for note in results["notes"]),
     ]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(results, indent=1) + "\n")
-    file.with_suffix(".md").write_text("\n".join(text).rstrip() + "\n")
+    write_report(out, Path(FILE).stem, results, "\n".join(text).rstrip() + "\n")
 
 
 if __name__ == "__main__":

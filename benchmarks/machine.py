@@ -1,15 +1,83 @@
-"""What a benchmark ran on, for its report, and its stopwatch."""
+"""What benchmarks share: their arguments and reports, the machine that they ran on, a stopwatch, small inputs.
+
+Every benchmark has --quick: the smallest work that goes through its steps, in one process wherever it can, to see that
+it runs. The numbers that come of it mean nothing, and do not go to benchmarks/results unless --out says so.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
+import json
 import os
 import platform
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+RESULTS = Path(__file__).parent / "results"
+# Quick runs take programs that the tests have: a PSF those of tests/physics/test_psf_camera.py, a photograph those of
+# tests/render/test_photograph.py.
+SMALL_LENS = "leica-summicron-50-f2"
+SMALL_PSF: dict[str, Any] = {"size": 32, "bands": "d"}
+SMALL_PX = (64, 48)
+SMALL_CAMERA: dict[str, Any] = {"pixel_um": 40.0, "f_number": 4.0}
+ONE_PSF: dict[str, Any] = {"bands": "d", "patch": (0.0, 0.0), "parts": 1}
+# Pairs in a second or two: nothing of optics is compiled. The programs are those of tests/synth.
+SMALL_PLAN: dict[str, Any] = {
+    "seed": 3,
+    "sources": [{"count": 6, "names": ["table", "letters"]}],  # those that are drawn fastest
+    "lenses": {"only": ["canon-rf-?5-f1.*", "zeiss-distagon-35*", "*-planar-50*", "minolta-*"], "survey": False},
+    "train": {"pairs": 6},
+    "validation": {"pairs": 2},
+    "test": {"pairs": 2},
+    "patch": {"size": 48, "kernel": 32, "photograph": [120, 80]},
+    "limits": {"coc_px": 12, "samples": 1e6},
+    "psf": {"kind": "gaussian"},
+}
+
+
+def is_quick() -> bool:
+    """Whether the command line asks for --quick."""
+    return "--quick" in sys.argv
+
+
+def amount(whole: T, *, quick: T) -> T:
+    """`whole`, or `quick` where the command line asks for --quick."""
+    return quick if is_quick() else whole
+
+
+def read_arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line with --out and --quick, which every benchmark has; the folder --out is there afterwards."""
+    parser.add_argument("--out", type=Path, help="folder of the results; by default benchmarks/results")
+    parser.add_argument(
+        "--quick", action="store_true", help="the least work; in a new folder, and its numbers are none"
+    )
+    options = parser.parse_args()
+    if options.out is None:
+        options.out = Path(tempfile.mkdtemp(prefix="quick-")) if options.quick else RESULTS
+    options.out.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def require(*names: str) -> None:
+    """Exit with one line where a package, or a file or folder (a name with a slash), is not here."""
+    for name in names:
+        if not (Path(name).exists() if "/" in name else importlib.util.find_spec(name)):
+            sys.exit(f"needs {name}, which is not here")
+
+
+def write_report(out: Path, stem: str, result: Any, page: str) -> None:
+    """Write a result as JSON and its page as Markdown, and print the page."""
+    (out / f"{stem}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (out / f"{stem}.md").write_text(page, encoding="utf-8")
+    print(page, flush=True)
 
 
 def machine(packages: tuple[str, ...] = ("jax", "numpy")) -> dict[str, Any]:
@@ -42,7 +110,7 @@ def median_seconds(work: Callable[[], object], repeats: int = 20) -> float:
 
     jax.block_until_ready(work())
     times = []
-    for _ in range(repeats):
+    for _ in range(amount(repeats, quick=1)):
         start = time.perf_counter()
         jax.block_until_ready(work())
         times.append(time.perf_counter() - start)

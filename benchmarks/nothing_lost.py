@@ -1,7 +1,8 @@
 """PSFs of 40 built-in lenses and the pairs of a small plan, of two versions of the package, compared.
 
     python benchmarks/nothing_lost.py record FOLDER        # once with each version
-    python benchmarks/nothing_lost.py compare OLD NEW [OUT_FOLDER]
+    python benchmarks/nothing_lost.py compare OLD NEW [--out FOLDER]
+    python benchmarks/nothing_lost.py --quick              # one lens, recorded once and compared with itself
 
 `record` uses only what both versions have: `defocus.Camera` and `defocus synth run`. Focus, depths and pixels are
 computed here, from the library's focal length and f-number, so that both versions are asked the same: the sensor is
@@ -21,8 +22,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-LENSES, SIZE, BLUR_PX = 40, 64, 8.0
-FIELDS = ((0.0, 0.0), (0.3, 0.4), (-0.5, 0.6))
+from machine import SMALL_LENS, SMALL_PLAN, amount, is_quick, read_arguments, write_report
+
+LENSES, SIZE, BLUR_PX = amount(40, quick=1), amount(64, quick=32), 8.0
+FIELDS = amount(((0.0, 0.0), (0.3, 0.4), (-0.5, 0.6)), quick=((0.3, 0.4),))
 FARTHEST_M = 250.0
 PLAN = """
 name = "nothing lost"
@@ -64,7 +67,11 @@ def record_psfs(folder: Path) -> None:
     from defocus import Camera, list_lenses, load_lens
 
     library = list_lenses()
-    chosen = [library[round(k * (len(library) - 1) / (LENSES - 1))] for k in range(LENSES)]
+    chosen = (
+        [entry for entry in library if entry.name == SMALL_LENS]
+        if is_quick()
+        else [library[round(k * (len(library) - 1) / (LENSES - 1))] for k in range(LENSES)]
+    )
     arrays: dict[str, np.ndarray] = {}
     reports: dict[str, list[dict[str, Any]]] = {}
     for entry in chosen:
@@ -89,6 +96,13 @@ def record_psfs(folder: Path) -> None:
 def record_pairs(folder: Path) -> None:
     plan = folder / "plan.toml"
     plan.write_text(PLAN)
+    if is_quick():
+        from defocus.synth.engines.local import LocalEngine
+        from defocus.synth.plan import make_plan
+        from defocus.synth.run import run_plan
+
+        run_plan(make_plan(SMALL_PLAN), folder / "pairs", LocalEngine(1))
+        return
     command = [sys.executable, "-m", "defocus", "synth", "run", str(plan), "--out", str(folder / "pairs")]
     subprocess.run(command, check=True)
 
@@ -108,10 +122,7 @@ def compare(old: Path, new: Path, out: Path) -> None:
         "psnr_db": pairs,
         "all_psfs": psfs,
     }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "nothing_lost.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / "nothing_lost.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(out, "nothing_lost", result, markdown(result))
 
 
 def compare_psfs(old: Path, new: Path) -> tuple[list[dict[str, Any]], dict[str, float]]:
@@ -182,17 +193,18 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    steps = parser.add_subparsers(dest="step", required=True)
-    steps.add_parser("record").add_argument("folder", type=Path)
-    comparison = steps.add_parser("compare")
-    comparison.add_argument("old", type=Path)
-    comparison.add_argument("new", type=Path)
-    comparison.add_argument("out", type=Path, nargs="?", default=Path(__file__).parent / "results")
-    options = parser.parse_args()
-    if options.step == "record":
-        record(options.folder)
+    parser.add_argument("step", nargs="?", choices=("record", "compare"))
+    parser.add_argument("folders", nargs="*", type=Path)
+    options = read_arguments(parser)
+    if options.quick:
+        record(options.out / "record")
+        compare(options.out / "record", options.out / "record", options.out)
+    elif options.step == "record" and len(options.folders) == 1:
+        record(*options.folders)
+    elif options.step == "compare" and len(options.folders) == 2:
+        compare(*options.folders, options.out)
     else:
-        compare(options.old, options.new, options.out)
+        parser.error("expected record FOLDER, or compare OLD NEW")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Can each network learn one batch by heart? And how long does a training step take?
 
-    python benchmarks/overfit.py OUT_FOLDER [--networks nrknet,nafnet] [--rate 1e-3] [--seconds 90] [--speed]
+    python benchmarks/overfit.py [--out FOLDER] [--networks nrknet,nafnet] [--seconds 90] [--speed] [--quick]
 
 Each of the four networks at the paper's size learns two pairs of 128×128 pixels: overlapping discs, bars and stripes,
 blurred in linear light by discs of 2 and 4 pixels radius. The loss is −PSNR for all of them: their own weigh spectra
@@ -21,7 +21,6 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,12 +28,18 @@ import torch
 
 from defocus.restore.losses import OWN_LOSS, build_loss
 from defocus.restore.models import MODELS, build_model
-from machine import machine
+from machine import amount, is_quick, machine, read_arguments, write_report
 
 RADII_PX = (2.0, 4.0)
 RATES = {"nrknet": 2e-3, "iniknet": 1e-3, "nafnet": 1e-3, "restormer": 3e-4}
-STEPS = {"nrknet": (4, 256), "iniknet": (4, 256), "nafnet": (8, 256), "restormer": (8, 128)}  # batch, crop
+STEPS = {
+    "nrknet": (4, 256),
+    "iniknet": (4, 256),
+    "nafnet": amount((8, 256), quick=(1, 32)),
+    "restormer": (8, 128),
+}  # batch, crop
 WARM, TIMED = 5, 20  # steps
+SMALL_MODEL: dict[str, Any] = amount({}, quick={"width": 4, "encoder_blocks": (1,), "decoder_blocks": (1,)})
 
 
 def picture(size: int, seed: int) -> np.ndarray:
@@ -87,7 +92,7 @@ def rate_at(part: float) -> float:
 def overfit(name: str, given: argparse.Namespace, device: str) -> dict[str, Any]:
     torch.manual_seed(0)
     highest = given.rate or RATES[name]
-    model = build_model(name, given.size).to(device).train()
+    model = build_model(name, given.size, **SMALL_MODEL).to(device).train()
     image, target = pairs(given.pixels, device)
     rate = torch.tensor(0.0, device=device) if device == "cuda" else 0.0
     loss, optimizer = build_loss("psnr"), torch.optim.Adam(model.parameters(), lr=rate, capturable=device == "cuda")
@@ -146,10 +151,11 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 def step_times(name: str, precision: str, compiled: bool, given: argparse.Namespace, device: str) -> dict[str, Any]:
     """Milliseconds of a training step: forwards, loss, backwards, update."""
     torch.manual_seed(0)
-    torch.compiler.reset()
-    batch, crop = STEPS[name]
+    if compiled:
+        torch.compiler.reset()
+    batch, crop = amount(STEPS[name], quick=(1, 32))
     crop = min(crop, given.pixels) if device == "cpu" else crop
-    model = build_model(name, given.size).to(device).train()
+    model = build_model(name, given.size, **SMALL_MODEL).to(device).train()
     if given.channels_last:
         model = model.to(memory_format=torch.channels_last)
     loss = build_loss(OWN_LOSS[name], **({"perceptual": 0} if name == "iniknet" else {}))
@@ -173,7 +179,7 @@ def step_times(name: str, precision: str, compiled: bool, given: argparse.Namesp
     start = time.perf_counter()
     step()
     first = time.perf_counter() - start
-    warm, timed = (WARM, TIMED) if device == "cuda" else (1, 2)
+    warm, timed = (WARM, TIMED) if device == "cuda" else amount((1, 2), quick=(0, 1))
     for _ in range(warm):
         step()
     times = []
@@ -227,19 +233,21 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--networks", default=",".join(MODELS))
-    parser.add_argument("--size", default="paper")
+    parser.add_argument("--networks", default=amount(",".join(MODELS), quick="nafnet"))
+    parser.add_argument("--size", default=amount("paper", quick="small"))
     parser.add_argument("--rate", type=float, help="the largest learning rate, instead of the one for each network")
-    parser.add_argument("--pixels", type=int, default=128)
-    parser.add_argument("--seconds", type=float, default=85.0, help="for each network")
+    parser.add_argument("--pixels", type=int, default=amount(128, quick=32))
+    seconds = amount(85.0, quick=0.1)
+    parser.add_argument("--seconds", type=float, default=seconds, help="for each network")
     parser.add_argument("--goal", type=float, default=45.0, help="dB at which to stop")
     parser.add_argument("--plain", action="store_true", help="no CUDA graph")
-    parser.add_argument("--speed", action="store_true", help="time training steps, too")
+    parser.add_argument("--speed", action="store_true", default=is_quick(), help="time training steps, too")
     parser.add_argument("--only-speed", action="store_true")
-    parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes minutes")
+    parser.add_argument(
+        "--no-compile", action="store_true", default=is_quick(), help="leave out torch.compile, which takes minutes"
+    )
     parser.add_argument("--channels-last", action="store_true")
-    given = parser.parse_args()
+    given = read_arguments(parser)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     matmul = "TF32" if device == "cuda" else "no TF32"
     if device == "cuda":
@@ -250,7 +258,6 @@ def main() -> None:
         "device": torch.cuda.get_device_name() if device == "cuda" else "CPU", "notes": "", "rows": [],
         "speed": [],
     }  # fmt: skip
-    given.out.mkdir(parents=True, exist_ok=True)
     kind = "gpu" if device == "cuda" else "cpu"
     names = given.networks.split(",")
     earlier = given.out / f"overfit_{kind}.json"
@@ -266,8 +273,7 @@ def main() -> None:
         """Written after each row: a run that is cut short has told what it knew."""
         print({key: value for key, value in row.items() if key != "curve"}, flush=True)
         result[table].append(row)
-        (given.out / f"overfit_{kind}.json").write_text(json.dumps(result, indent=1) + "\n")
-        (given.out / f"overfit_{kind}.md").write_text(markdown(result))
+        write_report(given.out, f"overfit_{kind}", result, markdown(result))
 
     for name in names if not given.only_speed else ():
         keep(overfit(name, given, device), "rows")
@@ -275,7 +281,6 @@ def main() -> None:
         for precision in ("fp32", "bf16"):
             for compiled in (False,) if given.no_compile else (False, True):
                 keep(step_times(name, precision, compiled, given, device), "speed")
-    print(markdown(result))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How many samples does a defocused PSF take? Section 5.3 of the paper: its bound, and the Rayleigh–Sommerfeld sum.
 
-    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 5] [--keep FILE.npz] [--quick]
+    python benchmarks/paper_sampling.py [--lens FILE] [--pixel-um 6.0] [--supersample 5] [--keep FILE] [--out FOLDER]
+    python benchmarks/paper_sampling.py --quick           # another lens, few pixels and samples
 
 JP 2017-003807 Example 4 (Nikon AF-S 24 mm f/1.8G ED), a point on the axis at 0.8 m, the sensor focused at infinity,
 64 × 64 pixels, d line. The paper gives N_inf = 366, takes 2 N_inf = 732 samples for its own transform, and sums over
@@ -19,7 +20,6 @@ The paper does not say how large its pixels are. 6 µm (24 megapixels on full fr
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from functools import partial
@@ -36,6 +36,7 @@ from defocus.camera import make_requests
 from defocus.draw import style
 from defocus.draw.psf_plot import paint_psf, psf_scale_bar, tile_side
 from defocus.draw.sheet import Sheet
+from defocus.lens import load_lens
 from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM
 from defocus.optics.paraxial import FirstOrder
@@ -48,19 +49,22 @@ from defocus.psf.poses import Points, Pose, find_pose
 from defocus.psf.propagate import Intensity, Transform, chirp_z, intensity, matrix_dft, window_axis
 from defocus.psf.pupil_function import PupilFunction, grid_axis, pupil_mask, turn
 from defocus.psf.sampling import bucket
-from machine import machine, median_seconds
+from machine import RESULTS, SMALL_LENS, SMALL_PSF, amount, machine, median_seconds, read_arguments, write_report
 
 PAPER_BOUND = 366
-SIZE = 64
+SIZE = amount(64, quick=SMALL_PSF["size"])
 SHOWN = 11  # of the sums, in the figure
-DEPTH_M = 0.8
+DEPTH_M = amount(0.8, quick=8.0)
 AXIS = (0.0, 0.0)
 KERNELS: dict[str, Transform] = {"matrix": matrix_dft, "chirp-z": chirp_z}
-SAMPLES = (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 512, 768)  # the paper stops at 256
+SAMPLES = amount(  # the paper stops at 256
+    (64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 512, 768), quick=(32, 48)
+)
 FULL_FRAME = (1680, 1120)
-ROW_SUPERSAMPLE = 5
+ROW_SUPERSAMPLE = amount(5, quick=1)
 VALID = 0.03  # relative L1
 ROOT = Path(__file__).resolve().parents[1]
+LENS = ROOT / "benchmarks/nikon-nikkor-24-f1.8.json"
 
 
 def l1(a: np.ndarray, b: np.ndarray) -> float:
@@ -88,7 +92,8 @@ def ours(camera: Camera, supersample: int) -> tuple[dict[str, Any], np.ndarray, 
     pixel = jnp.array(float(camera.pixel_um) * 1e-3)
     bound = 2.0 * report["sampling_bound"]
     rows, psfs = [], {}
-    for name, samples in (("2 N_inf", round(bound)), ("paper", bucket(bound)), ("rays", int(report["samples"]))):
+    sizes = {"2 N_inf": round(bound), "paper": bucket(bound), "rays": int(report["samples"])}
+    for name, samples in amount(sizes, quick={"2 N_inf": 256, "rays": 256}).items():
         psfs[name] = traced.psfs(SIZE, PsfOptions(samples=samples, supersample=supersample)).psf[0, 0]
         doubled = traced.psfs(SIZE, PsfOptions(samples=2 * samples, supersample=supersample)).psf[0, 0]
         row = {"sampling": name, "samples": samples, "relative_l1_to_twice_as_many": l1(psfs[name], doubled)}
@@ -158,11 +163,17 @@ def scan(wavefront: Wavefront, pose: Pose, pixel: float, bound: float) -> dict[s
         return np.asarray(sum_over_row(lit(patches), x), float) / float(samples) ** 4
 
     step = 16 if bound < 500 else 32
-    truth = row(int(math.ceil(2.0 * bound / step) * step))
-    counts = range(int(0.6 * bound / step) * step, int(1.35 * bound), step)
+    truth = row(amount(int(math.ceil(2.0 * bound / step) * step), quick=48))
+    counts = amount(range(int(0.6 * bound / step) * step, int(1.35 * bound), step), quick=range(32, 48, step))
     errors = {n: l1(row(n), truth) for n in counts}
-    bad = [n for n, error in errors.items() if error > VALID]
-    return {"pixel_um": pixel * 1e3, "bound": bound, "valid_from": max(bad) + step, "step": step, "errors": errors}
+    valid_from = max((n for n, error in errors.items() if error > VALID), default=0) + step
+    return {
+        "pixel_um": pixel * 1e3,
+        "bound": bound,
+        "valid_from": valid_from,
+        "step": step,
+        "errors": errors,
+    }
 
 
 @partial(jax.jit, static_argnames=("samples",))
@@ -225,7 +236,7 @@ def rayleigh_sommerfeld(
         )
         print(rows[-1], flush=True)
     patches = lit(patches_from_wavefront(wavefront, pose.data, pose.sensor_z, samples=counts[0]))
-    outputs = [(SIZE * u, sum_over_window(patches, pixel, u)[1]) for u in (1, 2, 3)]
+    outputs = [(SIZE * u, sum_over_window(patches, pixel, u)[1]) for u in amount((1, 2, 3), quick=(1, 2))]
     slope = np.polyfit(np.log([r["samples"] for r in rows]), np.log([r["seconds"] for r in rows]), 1)[0]
     out_slope = np.polyfit(*np.log(np.array(outputs)).T, 1)[0]
     wide = 2.0 * float(camera.image_radius_mm) / math.hypot(*FULL_FRAME)
@@ -418,29 +429,26 @@ def draw(result: dict[str, Any], own: np.ndarray, psfs: np.ndarray, path: Path) 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--lens", type=Path, default=ROOT.parent / "shared/lenses/interchangeable/nikon-af-s-nikkor-24mm-f18g-ed.json"
-    )
+    parser.add_argument("--lens", type=Path, default=LENS)
     parser.add_argument("--pixel-um", type=float, default=6.0)
-    parser.add_argument("--supersample", type=int, default=5, help="points per pixel and axis; the paper: 5")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results")
-    parser.add_argument("--image", type=Path, default=ROOT / "docs/images/paper_sampling.png")
+    points = amount(5, quick=1)
+    parser.add_argument("--supersample", type=int, default=points, help="points per pixel and axis; the paper: 5")
+    parser.add_argument("--image", type=Path, help="the figure; by default that of docs, where --out is not given")
     parser.add_argument("--keep", type=Path, help="the PSFs as an .npz file")
-    parser.add_argument("--quick", action="store_true", help="only the smallest sums, to see that everything runs")
-    options = parser.parse_args()
+    options = read_arguments(parser)
     before = machine() | {"device": jax.devices()[0].device_kind}
-    camera = Camera(read_lens(options.lens), pixel_um=options.pixel_um)
+    lens = load_lens(SMALL_LENS) if options.quick else read_lens(options.lens)
+    camera = Camera(lens, pixel_um=options.pixel_um)
     own, paper, rays = ours(camera, options.supersample)
     print(own, flush=True)
-    summed, psfs = rayleigh_sommerfeld(camera, rays, options.supersample, SAMPLES[:3] if options.quick else SAMPLES)
+    summed, psfs = rayleigh_sommerfeld(camera, rays, options.supersample, SAMPLES)
     result = {"machine": before, "pixel_um": options.pixel_um, "supersample": options.supersample, "ours": own}
     result["rayleigh_sommerfeld"] = summed
     if options.keep:
         np.savez(options.keep, paper=paper, rays=rays, psfs=psfs)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "paper_sampling.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "paper_sampling.md").write_text(markdown(result))
-    draw(result, paper, psfs, options.image)
+    write_report(options.out, "paper_sampling", result, markdown(result))
+    figure = (ROOT / "docs/images" if options.out == RESULTS else options.out) / "paper_sampling.png"
+    draw(result, paper, psfs, options.image or figure)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Whole photographs through a real lens: time of each stage and peak memory.
 
-    python benchmarks/photograph_speed.py OUT_FOLDER [WIDTHxHEIGHT ...]
+    python benchmarks/photograph_speed.py [WIDTHxHEIGHT ...] [--out FOLDER] [--quick]
 
 The scene is the built-in portrait, made at 1680×1120 and scaled to the size asked for; PSFs of a 50 mm lens vary over
 the field. The first photograph of each size compiles; the second is the one that counts.
@@ -8,9 +8,8 @@ the field. The first photograph of each size compiles; the second is the one tha
 
 from __future__ import annotations
 
-import json
+import argparse
 import resource
-import sys
 import time
 from pathlib import Path
 
@@ -20,10 +19,10 @@ import numpy as np
 from defocus import Camera
 from defocus.lens import load_lens
 from defocus.scene.procedural import make_scene
-from machine import machine
+from machine import ONE_PSF, SMALL_CAMERA, SMALL_PX, amount, machine, read_arguments, write_report
 
 LENS, F_NUMBER, FOCUS_M = "leica-summicron-50-f2", 2.8, 1.52
-MADE = (1680, 1120)
+MADE = amount((1680, 1120), quick=SMALL_PX)
 
 
 def scaled(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -32,16 +31,20 @@ def scaled(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return values[rows, np.arange(size[0]) * values.shape[1] // size[0]]
 
 
-def main(out: Path, sizes: list[tuple[int, int]]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sizes", nargs="*", default=amount(["1680x1120", "6000x4000"], quick=["64x48"]))
+    options = read_arguments(parser)
+    out, sizes = options.out, [tuple(map(int, text.split("x"))) for text in options.sizes]
     lens = load_lens(LENS)
     seen = make_scene("portrait", MADE).picture(samples=1)
     rows = []
     for size in sizes:
-        camera = Camera(lens, focus_m=FOCUS_M, pixels=size, f_number=F_NUMBER)
+        camera = Camera(lens, focus_m=FOCUS_M, **amount({"pixels": size, "f_number": F_NUMBER}, quick=SMALL_CAMERA))
         linear, depth = scaled(seen.linear, size), scaled(seen.depth_m, size)
         for again in (False, True):
             start = time.perf_counter()
-            photo = camera.photograph(linear, depth)
+            photo = camera.photograph(linear, depth, **amount({}, quick=ONE_PSF))
             seconds = time.perf_counter() - start
             report = photo.report
             memory = jax.devices()[0].memory_stats() or {}
@@ -67,9 +70,6 @@ def main(out: Path, sizes: list[tuple[int, int]]) -> None:
 
 def write(out: Path, rows: list[dict[str, object]]) -> None:
     result = {"device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})", **machine(), "rows": rows}
-    stem = out / f"photograph_speed_{jax.default_backend()}"
-    out.mkdir(parents=True, exist_ok=True)
-    stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
     lines = [
         f"# Whole photographs on {result['device']}",
         "",
@@ -84,9 +84,8 @@ def write(out: Path, rows: list[dict[str, object]]) -> None:
         size = f"{r['size']}, first" if r["first"] else r["size"]
         cells = (size, f"{r['seconds']:.1f}", stages, r["layers"], r["psfs"], r["kernel_px"])
         lines.append("| " + " | ".join(map(str, (*cells, f"{r['device_GB']:.1f} GB", f"{r['host_GB']:.1f} GB"))) + " |")
-    stem.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_report(out, f"photograph_speed_{jax.default_backend()}", result, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
-    asked = [tuple(map(int, text.split("x"))) for text in sys.argv[2:]] or [(1680, 1120), (6000, 4000)]
-    main(Path(sys.argv[1]), asked)
+    main()

@@ -1,6 +1,7 @@
 """Very many PSFs over a whole collection of lenses: each is refused with a reason, or sane; none is silent.
 
-    python benchmarks/psf_many.py OUT_FOLDER LENS_FOLDER [--count N] [--piece N] [--seconds S]
+    python benchmarks/psf_many.py LENS_FOLDER [--count N] [--piece N] [--seconds S] [--out FOLDER]
+    python benchmarks/psf_many.py --quick              # one built-in lens
 
 Lens, field (anywhere in the image circle, its rim included), focus and depth are drawn at random: focus (one of twelve
 distances for each lens) and depth evenly in 1 / distance, from infinity down to 15 focal lengths. A PSF that is called
@@ -13,7 +14,7 @@ before the piece that would begin later.
 from __future__ import annotations
 
 import argparse
-import json
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -24,14 +25,15 @@ import numpy as np
 
 from defocus import Camera, PsfBatch
 from defocus.camera import make_requests
-from defocus.lens.formats import read_lens
+from defocus.lens import load_lens
+from defocus.lens.formats import read_lens, write_lens
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
-from machine import machine
+from machine import SMALL_LENS, SMALL_PSF, amount, machine, read_arguments, write_report
 
-SIZE = 128
+SIZE = amount(128, quick=SMALL_PSF["size"])
 NEAREST = 15.0  # focal lengths
-FOCUSES = 12  # for each lens
+FOCUSES = amount(12, quick=1)  # for each lens
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,16 @@ def markdown(result: dict[str, object], piece: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("lenses", type=Path)
-    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("lenses", type=Path, nargs="?")
+    parser.add_argument("--count", type=int, default=amount(10_000, quick=2))
     parser.add_argument("--piece", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=1e9)
-    options = parser.parse_args()
+    options = read_arguments(parser)
+    if options.quick and options.lenses is None:
+        options.lenses = Path(tempfile.mkdtemp())
+        write_lens(load_lens(SMALL_LENS), options.lenses / f"{SMALL_LENS}.json")
+    elif options.lenses is None:
+        parser.error("LENS_FOLDER is missing")
     drawn = draw(options.lenses, options.count)
     begin, tally = time.perf_counter(), Tally()
     print(f"{options.count:,} requests over {len(set(drawn.names))} lenses", flush=True)
@@ -202,10 +208,7 @@ def main() -> None:
         tally.add(piece, batch)
         print(f"{tally.statuses.total():,} in {sum(tally.seconds):.0f} s, insane: {dict(tally.insane)}", flush=True)
     result = tally.as_json(len(set(drawn.names)))
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "psf_many.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "psf_many.md").write_text(markdown(result, options.piece))
-    print(markdown(result, options.piece))
+    write_report(options.out, "psf_many", result, markdown(result, options.piece))
 
 
 if __name__ == "__main__":

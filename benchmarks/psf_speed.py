@@ -1,18 +1,15 @@
 """Speed of PSFs in batches of different lenses: wavefronts, propagation by both kernels, the machine's ceilings.
 
-    python benchmarks/psf_speed.py OUT_FOLDER [--quick]
+    python benchmarks/psf_speed.py [--out FOLDER] [--quick]
 
 Writes psf_speed_gpu.json and .md, or psf_speed_cpu. Every propagation is checked against float64 on the same pupils.
-With --quick, smaller batches and only the smaller propagation.
 """
 
 from __future__ import annotations
 
-import json
-import sys
+import argparse
 import time
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +22,10 @@ from defocus.psf.poses import POSES, Points, Pose
 from defocus.psf.propagate import Intensity, Transform, chirp_z, intensity, matrix_dft, window_axis
 from defocus.psf.pupil_function import PupilFunction, grid_axis, sample_pupil
 from defocus.psf.wavefronts import Wavefronts, wavefront_on_sphere, wavefront_program
-from machine import machine, median_seconds
+from machine import SMALL_LENS, amount, is_quick, machine, median_seconds, read_arguments, write_report
 
-QUICK = "--quick" in sys.argv
-BATCH = 4 if QUICK else 64
-REPEATS = 1 if QUICK else 10
+BATCH = amount(64, quick=1)
+REPEATS = 10
 KERNELS: dict[str, Transform] = {"matrix": matrix_dft, "chirp-z": chirp_z}
 
 
@@ -52,11 +48,11 @@ def propagate(
 
 def ceilings() -> dict[str, float]:
     """Copy bandwidth (TB/s, read plus write) and float32 / complex64 / float64 matrix rates (TFLOP/s)."""
-    large = 2**28 if jax.default_backend() != "cpu" else 2**24
+    large = amount(2**28 if jax.default_backend() != "cpu" else 2**24, quick=2**10)
     data = jax.random.normal(jax.random.key(0), (large,), jnp.float32)
     copy = jax.jit(lambda a: a + 1.0)
     found = {"copy_TB_s": 2 * data.nbytes / median_seconds(lambda: copy(data)) / 1e12}
-    n = 4096 if jax.default_backend() != "cpu" else 1024
+    n = amount(4096 if jax.default_backend() != "cpu" else 1024, quick=32)
     for name, dtype in (("float32", jnp.float32), ("float64", jnp.float64)):
         a = jax.random.normal(jax.random.key(1), (n, n), dtype)
         product = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
@@ -69,6 +65,8 @@ def ceilings() -> dict[str, float]:
 
 def lenses_of_one_bucket() -> list[Lens]:
     """Different lenses that share a compiled shape."""
+    if is_quick():
+        return [load_lens(SMALL_LENS)]
     groups: dict[tuple[int, ...], list[Lens]] = {}
     for entry in list_lenses():
         lens = load_lens(entry.name)
@@ -76,7 +74,8 @@ def lenses_of_one_bucket() -> list[Lens]:
     return max(groups.values(), key=len)
 
 
-def main(out: Path) -> None:
+def main() -> None:
+    options = read_arguments(argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]))
     rows: list[dict[str, object]] = []
     lenses = lenses_of_one_bucket()
     chosen = [lenses[i % len(lenses)] for i in range(BATCH)]
@@ -131,7 +130,7 @@ def main(out: Path) -> None:
         }
     )
     pupils = jax.tree.map(lambda leaf: leaf[:, 0], item.pupil)
-    for samples, size in ((736, 64), (1536, 128))[: 1 if QUICK else 2]:
+    for samples, size in amount(((736, 64), (1536, 128)), quick=((256, 32),)):
         rows += propagation(pupils, points.pixel, samples, size)
     result = {
         "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
@@ -139,10 +138,7 @@ def main(out: Path) -> None:
         "ceilings": ceilings(),
         "rows": rows,
     }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"psf_speed_{jax.default_backend()}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / f"psf_speed_{jax.default_backend()}.md").write_text(markdown(result))
-    print((out / f"psf_speed_{jax.default_backend()}.md").read_text())
+    write_report(options.out, f"psf_speed_{jax.default_backend()}", result, markdown(result))
 
 
 def propagation(pupils: PupilFunction, pixel: jax.Array, samples: int, size: int) -> list[dict[str, object]]:
@@ -242,5 +238,4 @@ def markdown(result: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    folders = [word for word in sys.argv[1:] if not word.startswith("-")]
-    main(Path(folders[0]) if folders else Path("benchmarks/results"))
+    main()

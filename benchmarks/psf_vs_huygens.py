@@ -1,18 +1,17 @@
 """PSFs against the ray-exact Huygens sum: lenses × fields × blur sizes, pixel-integrated on both sides.
 
-    python benchmarks/psf_vs_huygens.py OUT_FOLDER [LENSES] [--paper] [--beyond] [--quick]
-    python benchmarks/psf_vs_huygens.py OUT_FOLDER --figure FILE.png
+    python benchmarks/psf_vs_huygens.py [LENSES] [--paper] [--beyond] [--out FOLDER] [--quick]
+    python benchmarks/psf_vs_huygens.py --figure FILE.png [--out FOLDER]
 
 Also doubles the number of samples; with --paper, compares the paper's own PSF as well (its exit-pupil sphere, fitted
-clipping and constant amplitude). Points are nearer than the focus; with --beyond, farther. Wants a GPU; --quick takes
-one lens, field and small blur, few pixels and rays, to see that everything runs. The second form draws the worst cases
-of a run.
+clipping and constant amplitude). Points are nearer than the focus; with --beyond, farther. Wants a GPU. The second form
+draws the worst cases of a run.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -27,17 +26,19 @@ from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.huygens import huygens_psf
 from defocus.psf.paper import PAPER
+from machine import SMALL_LENS, SMALL_PSF, amount, is_quick, read_arguments, write_report
 
-FIELDS = (0.0, 0.5, 0.7, 0.9)
-COC_PX = (-2.0, -8.0, -24.0)
+FIELDS = amount((0.0, 0.5, 0.7, 0.9), quick=(0.5,))
+COC_PX = amount((-2.0, -8.0, -24.0), quick=(-2.0,))
 BEYOND_PX = (2.0, 8.0)
-QUICK = "--quick" in sys.argv
-SIZE, SUPERSAMPLE, RAYS = (16, 3, 128) if QUICK else (64, 5, None)
+SIZE, SUPERSAMPLE, RAYS = amount((64, 5, None), quick=(SMALL_PSF["size"], 5, 32))
 BANDS = parse_bands("d")
 
 
 def choose(count: int) -> list[tuple[str, Lens]]:
     """A spread over the library: phones are every fourth lens or so."""
+    if is_quick():
+        return [(SMALL_LENS, load_lens(SMALL_LENS))]
     entries = list(list_lenses())
     phones = [e for e in entries if e.category == "phone"]
     others = [e for e in entries if e.category != "phone"]
@@ -56,13 +57,13 @@ def depth_of_confusion(lens: FirstOrder, radius: float, focus: float) -> float:
     # image's distance from the focal point below; Newton's x x' = −f f' its depth.
     slope = float(lens.entrance_pupil_radius / lens.focal_length)
     inverse_distance = 1.0 / float(lens.back_focal_distance - lens.exit_pupil)
-    sensor = float(image_position(lens, focus) - lens.back_focal_distance)
+    sensor = float(image_position(lens, np.float64(focus)) - lens.back_focal_distance)
     beyond = (sensor * slope - radius) / (slope + radius * inverse_distance)
     product = float(lens.focal_length**2 * lens.object_index / lens.image_index)
     return product / beyond + float(lens.front_focus) if beyond else float("inf")
 
 
-def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields: tuple[float, ...], stem: str) -> None:
+def compare(out: Path, count: int, paper: bool, circles: tuple[float, ...], stem: str) -> None:
     cases: list[tuple[str, Camera, float, float, float]] = []
     for name, lens in choose(count):
         camera = Camera(lens)
@@ -73,7 +74,7 @@ def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields:
             radius = coc * float(camera.pixel_um) * 1e-3
             depth = depth_of_confusion(data, radius, focus)
             if 0.0 < depth < float("inf"):  # a circle that is too large lies beyond infinity
-                cases += [(name, camera, field, coc, depth * 1e-3) for field in fields]
+                cases += [(name, camera, field, coc, depth * 1e-3) for field in FIELDS]
     requests = make_requests([c[1] for c in cases], [c[4] for c in cases], [(0.0, c[2]) for c in cases])
     start = time.perf_counter()
     traced = TracedRequests(requests, BANDS)
@@ -104,20 +105,10 @@ def main(out: Path, count: int, paper: bool, circles: tuple[float, ...], fields:
             if published is not None and published.ok[i]:
                 row["paper"] = float(np.abs(published.psf[i, 0] - truths[i]).sum())
         rows.append(row)
-        if i % len(fields) == len(fields) - 1:
-            write(out / stem, rows)
-            errors = [round(r.get("relative_l1", float("nan")), 4) for r in rows[-len(fields) :]]
-            print(name, coc, errors, flush=True)
-    print(markdown(write(out / stem, rows)))
+        if i % len(FIELDS) == len(FIELDS) - 1:
+            result = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "size": SIZE, "rows": rows}
+            write_report(out, stem, result, markdown(result))
     np.savez_compressed(out / f"{stem}.npz", ours=ours.psf[:, 0], huygens=truths)
-
-
-def write(stem: Path, rows: list[dict[str, object]]) -> dict[str, object]:
-    result = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "size": SIZE, "rows": rows}
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(markdown(result))
-    return result
 
 
 def markdown(result: dict[str, object]) -> str:
@@ -180,13 +171,19 @@ def figure(out: Path, file: Path) -> None:
     drawn.savefig(file, dpi=110)
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("lenses", nargs="?", type=int, default=20)
+    parser.add_argument("--paper", action="store_true", default=is_quick())
+    parser.add_argument("--beyond", action="store_true")
+    parser.add_argument("--figure", type=Path)
+    options = read_arguments(parser)
+    if options.figure is None or options.quick:
+        circles, stem = (BEYOND_PX, "psf_vs_huygens_beyond") if options.beyond else (COC_PX, "psf_vs_huygens")
+        compare(options.out, options.lenses, options.paper, circles, stem)
+    if options.figure is not None:
+        figure(options.out, options.figure)
+
+
 if __name__ == "__main__":
-    if "--figure" in sys.argv:
-        figure(Path(sys.argv[1]), Path(sys.argv[sys.argv.index("--figure") + 1]))
-        sys.exit()
-    beyond = "--beyond" in sys.argv
-    circles, stem = (BEYOND_PX, "psf_vs_huygens_beyond") if beyond else (COC_PX, "psf_vs_huygens")
-    numbers = [int(word) for word in sys.argv[2:] if word.isdigit()]
-    lenses = 1 if QUICK else numbers[0] if numbers else 20
-    shortened = (circles[:1], FIELDS[1:2]) if QUICK else (circles, FIELDS)
-    main(Path(sys.argv[1]), lenses, "--paper" in sys.argv, *shortened, stem)
+    main()

@@ -1,6 +1,6 @@
 """How far PSFs of rays are from PSFs of light waves: random lenses, depths, fields, stops and pixels.
 
-    python benchmarks/rays_vs_waves.py OUT_FOLDER [--cases N] [--seed N] [--lenses FOLDER] [--quick]
+    python benchmarks/rays_vs_waves.py [--out FOLDER] [--cases N] [--seed N] [--lenses FOLDER] [--quick]
 
 Each case is computed as the engine does it by default and with `exact`, in the window that its blur wants. Counted are
 those for which the default takes rays: relative L1 between the two, against the engine's own estimate, in one colour
@@ -11,17 +11,16 @@ those for which the default takes rays: relative L1 between the two, against the
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from machine import machine
+from machine import SMALL_LENS, amount, machine, read_arguments, write_report
 
 PIXELS_UM = (8.0, 16.0, 24.0, 36.0)
-WINDOWS = (16, 32, 64, 96, 128)
+WINDOWS = amount((16, 32, 64, 96, 128), quick=(32,))
 
 
 def cases(count: int, seed: int, folder: Path | None) -> dict[int, list[tuple[Any, float, tuple[float, float]]]]:
@@ -29,7 +28,7 @@ def cases(count: int, seed: int, folder: Path | None) -> dict[int, list[tuple[An
     from defocus import Camera, DefocusError, list_lenses, load_lens
     from defocus.psf.window import window_for
 
-    names = [entry.name for entry in list_lenses()]
+    names = amount([entry.name for entry in list_lenses()], quick=[SMALL_LENS])
     names += [] if folder is None else [str(file) for file in sorted(folder.rglob("*.json"))]
     dice = np.random.default_rng(seed)
     found: dict[int, list[tuple[Any, float, tuple[float, float]]]] = {}
@@ -97,26 +96,21 @@ def compare(found: dict[int, Any], bands: str) -> tuple[list[dict[str, Any]], di
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--cases", type=int, default=amount(200, quick=1))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lenses", type=Path)
-    parser.add_argument("--quick", action="store_true", help="4 cases in one colour: numbers mean nothing")
-    options = parser.parse_args()
-    found = cases(4 if options.quick else options.cases, options.seed, options.lenses)
+    options = read_arguments(parser)
+    found = cases(options.cases, options.seed, options.lenses)
     result: dict[str, Any] = {
         "machine": machine(),
         "cases": sum(map(len, found.values())),
         "seed": options.seed,
         "bands": {},
     }
-    for bands in ("d",) if options.quick else ("d", "rgb"):
+    for bands in amount(("d", "rgb"), quick=("d",)):
         rows, seconds = compare(found, bands)
         result["bands"][bands] = {"seconds": seconds, "rows": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "rays_vs_waves.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "rays_vs_waves.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(options.out, "rays_vs_waves", result, markdown(result))
 
 
 def markdown(result: dict[str, Any]) -> str:

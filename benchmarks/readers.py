@@ -1,7 +1,8 @@
 """Do the readers that people have open our data sets? Hugging Face's datasets, WebDataset, pyarrow, Polars, DuckDB.
 
-    python benchmarks/readers.py make FOLDER         # needs defocus: 40 pairs in each layout
-    python benchmarks/readers.py read FOLDER OUT     # needs the readers and Pillow, no defocus
+    python benchmarks/readers.py make FOLDER                   # needs defocus: 40 pairs in each layout
+    python benchmarks/readers.py read FOLDER [--out FOLDER]    # needs the readers and Pillow, no defocus
+    python benchmarks/readers.py --quick                       # both, with 10 pairs
 
 The second runs in an environment of its own, as the machine of somebody who was passed a data set. Every reader must
 give all pairs of each split, with the pixels of pictures and labels that the records name by their checksums, the lens,
@@ -23,17 +24,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from machine import SMALL_PLAN, amount, read_arguments, require, write_report
+
 LAYOUTS = ("dpdd", "pairs", "webdataset")
-PAIRS = {"train": 28, "validation": 6, "test": 6}
+PAIRS = amount({"train": 28, "validation": 6, "test": 6}, quick={"train": 6, "validation": 2, "test": 2})
 PACKAGES = ("datasets", "webdataset", "pyarrow", "polars", "duckdb", "pillow")
-PLAN: dict[str, Any] = {
+PLAN: dict[str, Any] = SMALL_PLAN | {
     "name": "Readers",
     "seed": 5,
-    "sources": [{"count": 6, "names": ["table", "letters"]}],
-    "lenses": {"only": ["canon-rf-?5-f1.*", "zeiss-distagon-35*", "*-planar-50*", "minolta-*"], "survey": False},
-    "patch": {"size": 48, "kernel": 32, "photograph": [120, 80]},
-    "limits": {"coc_px": 12, "samples": 1e6},
-    "psf": {"kind": "gaussian"},
     "labels": {"depth": True, "blur_radius": True, "focal_stack": 2},
     **{split: {"pairs": count} for split, count in PAIRS.items()},
 }
@@ -170,12 +168,18 @@ READERS: dict[str, tuple[Callable[[Path, str], dict[str, Rows]], tuple[str, ...]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=("make", "read"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path, nargs="?")
-    arguments = parser.parse_args()
-    if arguments.mode == "make":
+    parser.add_argument("mode", nargs="?", choices=("make", "read"))
+    parser.add_argument("folder", nargs="?", type=Path)
+    arguments = read_arguments(parser)
+    if arguments.quick:
+        arguments.folder = arguments.out / "sets"
+    elif arguments.folder is None:
+        parser.error("expected make FOLDER, or read FOLDER")
+    if arguments.mode != "make":
+        require("datasets", "webdataset", "pyarrow", "polars", "duckdb")
+    if arguments.mode != "read":
         make(arguments.folder)
+    if arguments.mode == "make":
         return
     os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     versions = {name: metadata.version(name) for name in PACKAGES}
@@ -195,15 +199,12 @@ def main() -> None:
             print(f"{name} {layout}: {verdict}", flush=True)
     report = {"machine": {"cpu": platform.machine(), "python": platform.python_version()} | versions}
     report |= {"pairs": PAIRS, "results": results}
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "readers.json").write_text(json.dumps(report, indent=1) + "\n")
     lines = [
         "# Readers of data sets",
         "",
-        "`benchmarks/readers.py`: 40 pairs of 48×48 pixels in each layout (28 for training, 6 each for validation and",
-        "test) with depth, blur radius and a focal stack of two, read in an environment without defocus. Equal: all",
-        "pairs of all splits, pixels of pictures and labels, lens and focus distances as the records say; `datasets`",
-        "twice, loaded and streamed.",
+        f"`benchmarks/readers.py`: {sum(PAIRS.values())} pairs of 48×48 pixels in each layout ({PAIRS}) with depth, blur "
+        "radius and a focal stack of two, read in an environment without defocus. Equal: all pairs of all splits, pixels "
+        "of pictures and labels, lens and focus distances as the records say; `datasets` twice, loaded and streamed.",
         "",
         ", ".join(f"{name} {version}" for name, version in versions.items()) + f", Python {platform.python_version()}.",
         "",
@@ -214,7 +215,7 @@ def main() -> None:
             for name, row in results.items()
         ),
     ]
-    (arguments.out / "readers.md").write_text("\n".join(lines) + "\n")
+    write_report(arguments.out, "readers", report, "\n".join(lines) + "\n")
     sys.exit(any(verdict != "equal" for row in results.values() for verdict in row.values()))
 
 

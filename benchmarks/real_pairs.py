@@ -1,6 +1,7 @@
 """Judge networks on real multi-focus photographs: where one picture of a scene is blurred, another is sharp.
 
-    python benchmarks/real_pairs.py PHOTOS OUT [--weights NAME=FILE ...] [--device cuda] [--pictures]
+    python benchmarks/real_pairs.py PHOTOS [--out FOLDER] [--weights NAME=FILE ...] [--device cuda] [--pictures]
+    python benchmarks/real_pairs.py --quick           # a scene of two pictures and a network that it makes
 
 PHOTOS holds folders of pictures whose names differ in their last number alone (c_01_1.png, c_01_2.png; pcb_001.jpg, …):
 those are one scene, focused differently. The one before and the one after a picture are registered on it (shift,
@@ -18,7 +19,6 @@ Needs torch, numpy, scipy, Pillow, and src/ with its pydantic and jaxtyping on t
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 from collections import defaultdict
@@ -33,10 +33,11 @@ from scipy import ndimage
 
 from defocus.evaluate.photometry import cell_means, grey_of, to_linear
 from defocus.evaluate.registration import Similarity, register, warped
-from defocus.restore.models.checkpoints import load_model
+from defocus.restore.models import build_model
+from defocus.restore.models.checkpoints import load_model, save_weights
 from defocus.restore.similarity import WINDOW_PX, grey, ssim_map
 from defocus.restore.tiles import deblur
-from machine import machine
+from machine import amount, machine, read_arguments, write_report
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 BAND_PX = (1.0, 2.0)  # σ of the Gaussians whose difference is fine contrast
@@ -45,7 +46,7 @@ CONTRAST_RATIO = 2.0
 EQUAL_RATIO = 1.15  # both sharp
 TEXTURE = 0.01  # least fine contrast of the truth, display values
 MARGIN_PX = 12
-LEAST_PIXELS = 2000  # of a picture that counts
+LEAST_PIXELS = amount(2000, quick=200)  # of a picture that counts
 LIGHT_PX = 16.0  # σ over which light is compared
 LARGE_PX = 1024
 MOVED_PX = 0.05  # registrations that move nothing by more leave the truth's pixels as they are
@@ -164,18 +165,21 @@ def judgements(folder: Path) -> Iterator[Judgement]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("photos", type=Path)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("photos", nargs="?", type=Path)
     parser.add_argument("--weights", action="append", default=[], metavar="NAME=FILE")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tile", type=int, default=2048, help="side of the tiles in pixels; larger pictures are cut")
     parser.add_argument("--pictures", action="store_true")
-    arguments = parser.parse_args()
+    arguments = read_arguments(parser)
+    if arguments.quick and arguments.photos is None:
+        arguments.photos, arguments.pictures = arguments.out / "photos", True
+        arguments.weights = [f"network={make_inputs(arguments.photos)}"]
+    elif arguments.photos is None:
+        parser.error("PHOTOS is missing")
     restorers: dict[str, Restorer] = {"input": lambda image: image, "unsharp mask": unsharp}
     for text in arguments.weights:
         name, _, file = text.rpartition("=")
         restorers[name or Path(file).stem] = network(Path(file), arguments.device, arguments.tile)
-    arguments.out.mkdir(parents=True, exist_ok=True)
     rows, left_out = [], []
     for judged in judgements(arguments.photos):
         if judged.blurred.sum() < LEAST_PIXELS:
@@ -196,8 +200,20 @@ def main() -> None:
     if arguments.device.startswith("cuda"):
         about["gpu"] = torch.cuda.get_device_name()
     report = {"machine": about, "pictures": rows, "left_out": left_out}
-    (arguments.out / "real_pairs.json").write_text(json.dumps(report, indent=1) + "\n")
-    (arguments.out / "real_pairs.md").write_text(markdown(report, list(restorers)))
+    write_report(arguments.out, "real_pairs", report, markdown(report, list(restorers)))
+
+
+def make_inputs(folder: Path) -> Path:
+    """Two pictures of one scene, each blurred in one half, and the file of a network of random weights."""
+    folder.mkdir(parents=True)
+    sharp = np.random.default_rng(0).random((96, 144, 3), np.float32)
+    soft = ndimage.gaussian_filter(sharp, (1.5, 1.5, 0))
+    left = np.arange(144)[None, :, None] < 72
+    for number, picture in enumerate((np.where(left, sharp, soft), np.where(left, soft, sharp))):
+        Image.fromarray((255 * picture).astype(np.uint8)).save(folder / f"scene_{number}.png")
+    model = build_model("nafnet", "small", width=4, encoder_blocks=(1,), decoder_blocks=(1,))
+    save_weights(folder / "network.pt", "nafnet", model.options.model_dump(), model.state_dict())
+    return folder / "network.pt"
 
 
 def markdown(report: dict, names: list[str]) -> str:

@@ -1,6 +1,6 @@
 """Speed of the layered renderer: patches in batches, and a whole photograph with PSFs that vary over the field.
 
-    python benchmarks/render_speed.py OUT_FOLDER [--photo 6000x4000]
+    python benchmarks/render_speed.py [--out FOLDER] [--photo 6000x4000] [--quick]
 
 Writes render_speed_gpu.json and .md, or render_speed_cpu.
 
@@ -16,11 +16,9 @@ TB/s, and 520 × 2.5 × 512² × 18 = 6.1 GFLOP, far below the arithmetic limit.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,13 +29,14 @@ from defocus.render.composite import composite, render_layers
 from defocus.render.full_field import render_photograph
 from defocus.scene.front_and_back import find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
-from machine import machine, median_seconds
+from machine import amount, machine, median_seconds, read_arguments, write_report
 
-PATCH, LAYERS, SIZE, BANDS = 384, 40, 128, 3
+PATCH, LAYERS, SIZE, BANDS = amount((384, 40, 128, 3), quick=(32, 4, 16, 3))
+EXTENT_PX = amount(39.0, quick=3.0)
 FLOOR_GB = 5.3
 
 
-def scene(rows: int, cols: int, seed: int, extent: float = 39.0) -> tuple[np.ndarray, np.ndarray]:
+def scene(rows: int, cols: int, seed: int, extent: float) -> tuple[np.ndarray, np.ndarray]:
     """Noise on a slanted ground with discs before it; blur radii over `extent` pixels about the focus."""
     rng = np.random.default_rng(seed)
     linear = rng.random((rows, cols, 3), np.float32)
@@ -58,9 +57,9 @@ def kernels(count: int, seed: int) -> np.ndarray:
 def ceilings() -> dict[str, float]:
     """Copy bandwidth (read plus write) and the time of one FFT of 512×512 in a large batch."""
     gpu = jax.default_backend() != "cpu"
-    data = jnp.ones(2**28 if gpu else 2**24, jnp.float32)
+    data = jnp.ones(amount(2**28 if gpu else 2**24, quick=2**10), jnp.float32)
     copy = jax.jit(lambda a: a + 1.0)
-    planes = jnp.ones((256 if gpu else 16, 512, 512), jnp.float32)
+    planes = jnp.ones((amount(256 if gpu else 16, quick=1), 512, 512), jnp.float32)
     there_and_back = jax.jit(lambda a: jnp.fft.irfft2(jnp.fft.rfft2(a), s=(512, 512)))
     return {
         "copy_TB_s": 2 * data.nbytes / median_seconds(lambda: copy(data), 10) / 1e12,
@@ -69,7 +68,7 @@ def ceilings() -> dict[str, float]:
 
 
 def patches(batch: int, repeats: int) -> dict[str, Any]:
-    made = [scene(PATCH, PATCH, seed) for seed in range(batch)]
+    made = [scene(PATCH, PATCH, seed, EXTENT_PX) for seed in range(batch)]
     linear, coc = (jnp.asarray(np.stack(part)) for part in zip(*made, strict=True))
     psfs = jnp.asarray(np.stack([kernels(LAYERS, seed) for seed in range(batch)]))
     cut = jax.jit(jax.vmap(partial(quantise, layers=LAYERS)))
@@ -101,8 +100,8 @@ def patches(batch: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def photograph(cols: int, rows: int, nodes: tuple[int, int] = (5, 7)) -> dict[str, Any]:
-    linear, coc = scene(rows, cols, 1)
+def photograph(cols: int, rows: int, nodes: tuple[int, int]) -> dict[str, Any]:
+    linear, coc = scene(rows, cols, 1, EXTENT_PX)
     depth = np.ones_like(coc)
     start = time.perf_counter()
     layers: Layers = cut_layers(coc, depth)
@@ -158,24 +157,20 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", nargs="?", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--photo", default=None, help="WIDTHxHEIGHT; by default 6000x4000, on a CPU 1500x1000")
-    options = parser.parse_args()
     gpu = jax.default_backend() != "cpu"
-    cols, rows = map(int, (options.photo or ("6000x4000" if gpu else "1500x1000")).split("x"))
+    size = amount("6000x4000" if gpu else "1500x1000", quick="64x48")
+    parser.add_argument("--photo", default=size, help="WIDTHxHEIGHT; by default 6000x4000, on a CPU 1500x1000")
+    options = read_arguments(parser)
+    cols, rows = map(int, options.photo.split("x"))
     result: dict[str, Any] = {
         "device": f"{jax.devices()[0].device_kind} ({jax.default_backend()})",
         "machine": machine(),
         "floor_GB": FLOOR_GB,
         "ceilings": ceilings(),
-        "patches": [patches(batch, 10 if gpu else 2) for batch in ((1, 4, 16, 32) if gpu else (1, 2))],
-        "photograph": photograph(cols, rows),
+        "patches": [patches(n, 10 if gpu else 2) for n in amount((1, 4, 16, 32) if gpu else (1, 2), quick=(1,))],
+        "photograph": photograph(cols, rows, amount((5, 7), quick=(2, 2))),
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    stem = options.out / f"render_speed_{jax.default_backend()}"
-    stem.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(markdown(result))
-    print(stem.with_suffix(".md").read_text())
+    write_report(options.out, f"render_speed_{jax.default_backend()}", result, markdown(result))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The layered renderer against pictures that were made ray by ray, and against simpler ways to blur.
 
-    python benchmarks/render_truth.py OUT_FOLDER [--held-out] [--images FOLDER] [--keep FOLDER]
+    python benchmarks/render_truth.py [--out FOLDER] [--held-out] [--images FOLDER] [--keep FOLDER] [--quick]
 
 Procedural scenes (`defocus.scene.procedural`) through a thin lens: the truth follows the rays of 1024 points of the
 pupil for every pixel, with exact visibility. The renderers get the sharp picture and its depth, with a margin beyond
@@ -21,7 +21,6 @@ The scenes have seed 0, on which the renderer was developed; `--held-out` takes 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,12 +36,15 @@ from defocus.scene.front_and_back import find_surfaces, split_mixed
 from defocus.scene.inpaint import EDGE_PX, push_pull
 from defocus.scene.layers import Layers, cut_layers
 from defocus.scene.procedural import SCENES, Scene, make_scene
+from defocus.scene.raysampled import disc
 from defocus.scene.thin_lens import ThinLens, near_depth_edge
-from machine import machine
+from machine import amount, machine, read_arguments, write_report
 
-WIDTH, HEIGHT, POINTS = 288, 192, 1024
-REFOCUSED = {"portrait": 3.5, "twigs": 3.0, "swatches": 1.6}  # metres: the same scenes with the foreground blurred
-SHOWN = ("table", "street", "portrait at 3.5 m", "twigs", "wire", "night")
+WIDTH, HEIGHT, POINTS = amount((288, 192, 1024), quick=(88, 64, 16))  # with the margin the size of tests/render
+NAMES = amount(SCENES, quick=("table",))
+# Metres: the same scenes with the foreground blurred.
+REFOCUSED: dict[str, float] = amount({"portrait": 3.5, "twigs": 3.0, "swatches": 1.6}, quick={})
+SHOWN = amount(("table", "street", "portrait at 3.5 m", "twigs", "wire", "night"), quick=("table",))
 
 
 def truth_of(scene: Scene, lens: ThinLens, keep: Path | None, label: str) -> dict[str, np.ndarray]:
@@ -52,7 +54,7 @@ def truth_of(scene: Scene, lens: ThinLens, keep: Path | None, label: str) -> dic
             return dict(data)
     depths = scene.picture(samples=1).depth_m
     widest = float(np.abs(scene.circle_of_confusion_px(depths, lens)).max())
-    margin = int(min(np.ceil(2.0 * widest) + 2, 72))
+    margin = amount(int(min(np.ceil(2.0 * widest) + 2, 72)), quick=4)
     seen, hidden = scene.picture(margin_px=margin), scene.hidden(margin_px=margin)
     made = {
         "linear": seen.linear,
@@ -60,7 +62,7 @@ def truth_of(scene: Scene, lens: ThinLens, keep: Path | None, label: str) -> dic
         "hidden": hidden.linear,
         "hidden_depth_m": hidden.depth_m,
         "hidden_valid": hidden.valid,
-        "truth": scene.truth(lens),
+        "truth": scene.truth(lens, disc(POINTS)),
         "margin": np.array(margin),
     }
     if stored is not None:
@@ -190,14 +192,13 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", nargs="?", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--images", type=Path, default=None)
     parser.add_argument("--keep", type=Path, default=None)
-    options = parser.parse_args()
+    options = read_arguments(parser)
     seed, name_of_result = (1, "render_truth_held_out") if options.held_out else (0, "render_truth")
     keep = None if options.keep is None else options.keep / f"seed{seed}"
-    cases = [(name, name, None) for name in SCENES]
+    cases = [(name, name, None) for name in NAMES]
     cases += [(f"{name} at {focus:g} m", name, focus) for name, focus in REFOCUSED.items()]
     rows, strips = [], {}
     for label, name, focus in cases:
@@ -211,10 +212,7 @@ def main() -> None:
         if keep is not None:
             np.savez(keep / f"rendered_{label.replace(' ', '_')}.npz", **pictures)
     result = {"machine": machine(), "seed": seed, "rows": rows}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"{name_of_result}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / f"{name_of_result}.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(options.out, name_of_result, result, markdown(result))
     if options.images is not None:
         sheet = Image.fromarray(np.concatenate([strips[label] for label in SHOWN]))
         sheet = sheet.resize((sheet.width * 3 // 4, sheet.height * 3 // 4), Image.Resampling.LANCZOS)

@@ -1,20 +1,20 @@
 """The same plan twice on one device, once undisturbed and once killed again and again: are all bytes the same?
 
-    python benchmarks/same_bytes.py OUT_FOLDER [--pairs N] [--kills N] [--patch N] [--quick]
+    python benchmarks/same_bytes.py [--out FOLDER] [--pairs N] [--kills N] [--patch N] [--quick]
 
 Every run is `defocus synth run` in a process of its own. A second folder's runs are ended by SIGKILL, the first as soon
 as a few pairs are done and the others likewise, then the last one is left alone; they use the programs that the first
 folder's run compiled and kept, as runs on one machine do. A third folder is made the same way without these programs,
 as on another machine: whatever the compiler measures and chooses is chosen again. Compared with the first are the sums
 of all files but the ledger (which tells the runs and their times); pictures that differ are compared value by value.
-Writes same_bytes_gpu.json and .md, or same_bytes_cpu.
+Writes same_bytes_gpu.json and .md, or same_bytes_cpu. With --quick, runs are calls in this process that end at a limit
+instead of a kill, and PSFs are Gaussian.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import random
 import signal
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from machine import machine
+from machine import amount, is_quick, machine, read_arguments, write_report
 
 FOLDERS = {"with the kept programs": "programs", "with programs of their own": "own programs"}
 PLAN = """
@@ -55,6 +55,48 @@ photograph = [960, 640]
 [psf]
 bands = "rgb"
 """
+
+
+QUICK_PLAN = """
+name = "same bytes"
+seed = 3
+psf.kind = "gaussian"
+[[sources]]
+count = 6
+names = ["table", "letters"]
+[lenses]
+only = ["canon-rf-?5-f1.*", "zeiss-distagon-35*", "*-planar-50*", "minolta-*"]
+survey = false
+[train]
+pairs = {pairs}
+[validation]
+pairs = 0
+[test]
+pairs = 0
+[patch]
+size = 48
+kernel = 32
+photograph = [120, 80]
+[limits]
+coc_px = 12
+samples = 1e6
+"""
+
+
+def run_here(plan: Path, out: Path, *more: str) -> None:
+    """The command in this process."""
+    from defocus.cli import run
+
+    if run(["synth", "run", str(plan), "--out", str(out), *more]):
+        raise SystemExit("synth run failed")
+
+
+def run_whole(plan: Path, out: Path, programs: Path) -> None:
+    """The command without a disturbance."""
+    if is_quick():
+        run_here(plan, out)
+    else:
+        finish(start(plan, out, programs))
 
 
 def start(plan: Path, out: Path, programs: Path) -> subprocess.Popen[bytes]:
@@ -91,15 +133,19 @@ def kill_and_resume(plan: Path, out: Path, programs: Path, pairs: int, kills: in
     """Pairs that were done at each kill."""
     rng, done = random.Random(7), []
     for k in range(kills):
-        process = start(plan, out, programs)
         wanted = round(pairs * (k + 0.3 + 0.4 * rng.random()) / (kills + 1))
+        if is_quick():
+            run_here(plan, out, "--limit", str(wanted))
+            done.append(pairs_done(out))
+            continue
+        process = start(plan, out, programs)
         while process.poll() is None and pairs_done(out) < wanted:
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         done.append(pairs_done(out))
         print(f"killed at {done[-1]} of {pairs} pairs", flush=True)
-    finish(start(plan, out, programs))
+    run_whole(plan, out, programs)
     return done
 
 
@@ -124,21 +170,17 @@ def difference(first: Path, second: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--pairs", type=int, default=400)
-    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=amount(400, quick=3))
+    parser.add_argument("--kills", type=int, default=amount(3, quick=1))
     parser.add_argument("--patch", type=int, default=384)
-    parser.add_argument("--quick", action="store_true", help="8 pairs of 48 pixels, one kill")
-    options = parser.parse_args()
-    if options.quick:
-        options.pairs, options.kills, options.patch = 8, 1, 48
+    options = read_arguments(parser)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         plan = folder / "plan.toml"
-        plan.write_text(PLAN.format(pairs=options.pairs, patch=options.patch))
+        plan.write_text(amount(PLAN, quick=QUICK_PLAN).format(pairs=options.pairs, patch=options.patch))
         whole = folder / "whole"
         begin = time.perf_counter()
-        finish(start(plan, whole, folder / "programs"))
+        run_whole(plan, whole, folder / "programs")
         result: dict[str, Any] = {
             "machine": machine(),
             "device": device(),
@@ -154,10 +196,7 @@ def main() -> None:
             seconds = round(time.perf_counter() - begin, 1)
             result["folders"][name] = {"killed_at": kills, "seconds": seconds, **compare(whole, out)}
     where = "cpu" if result["device"] == "cpu" else "gpu"
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"same_bytes_{where}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / f"same_bytes_{where}.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(options.out, f"same_bytes_{where}", result, markdown(result))
 
 
 def device() -> str:

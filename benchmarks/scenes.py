@@ -1,6 +1,6 @@
 """The procedural scenes and their truth: a contact sheet, how exact the truth is, and how long it takes.
 
-    python benchmarks/scenes.py OUT_FOLDER [SCENE...]
+    python benchmarks/scenes.py [SCENE...] [--out FOLDER] [--quick]
 
 Each scene at 256×256 pixels through its own lens, summed over two different sets of 1024 pupil points: half the
 variance of their difference is the error of one. Writes scenes.json, scenes.md and scenes.jpg (sharp and blurred).
@@ -8,10 +8,9 @@ variance of their difference is the error of one. Writes scenes.json, scenes.md 
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -19,10 +18,10 @@ from PIL import Image
 from defocus.scene.procedural import SCENES, make_scene
 from defocus.scene.raysampled import disc
 from defocus.scene.thin_lens import near_depth_edge
-from machine import machine
+from machine import amount, machine, read_arguments, write_report
 
-SIZE, TILE = (256, 256), (288, 192)
-POINTS, TILE_POINTS = 1024, 2048
+SIZE, TILE = amount(((256, 256), (288, 192)), quick=((32, 32), (48, 32)))
+POINTS, TILE_POINTS = amount((1024, 2048), quick=(16, 16))
 
 
 def psnr(mean_square: float) -> float:
@@ -64,16 +63,17 @@ def tile(name: str) -> np.ndarray:
 
 
 def main() -> None:
-    out, names = Path(sys.argv[1]), sys.argv[2:] or list(SCENES)
-    out.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", default=amount(list(SCENES), quick=["table"]))
+    options = read_arguments(parser)
+    out, names = options.out, options.names
     found = machine()
     rows = []
     for name in names:
         rows.append(measure(name))
         print(json.dumps(rows[-1]), flush=True)
-    (out / "scenes.json").write_text(json.dumps({"machine": found, "scenes": rows}, indent=1) + "\n")
     lines = [
-        f"256×256 pixels, {POINTS} pupil points, one process on {found['cpu']}; errors in dB below white.",
+        f"{SIZE[0]}×{SIZE[1]} pixels, {POINTS} pupil points, one process on {found['cpu']}; errors in dB below white.",
         "",
         "| scene | blur radius, px | near depth edges | error | near edges | not cut at white | processor time |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -83,7 +83,7 @@ def main() -> None:
         f"| {r['error_db']:.1f} | {r['error_near_edges_db']:.1f} | {r['error_unclipped_db']:.1f} | {r['cpu_s']:.0f} s |"
         for r in rows
     ]
-    (out / "scenes.md").write_text("\n".join(lines) + "\n")
+    write_report(out, "scenes", {"machine": found, "scenes": rows}, "\n".join(lines) + "\n")
     tiles = [tile(name) for name in names]
     if len(tiles) % 2:
         tiles.append(np.full_like(tiles[0], 255))

@@ -1,6 +1,6 @@
 """What a user waits for: CPU seconds of whole commands, from their start to their end, cold and with kept programs.
 
-    python benchmarks/seconds.py [OUT_FOLDER] [--only NAME ...] [--before SOURCE_FOLDER] [--repeats N]
+    python benchmarks/seconds.py [--out FOLDER] [--only NAME ...] [--before SOURCE_FOLDER] [--repeats N] [--quick]
 
 A command runs in a process of its own: first with no compiled program on the disk ("cold"), then with those that the
 first left ("again"). Python finds its modules as bytecode, as pip installs them. The last rows are calls within one
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import user_programs
-from machine import machine
+from machine import amount, is_quick, machine, read_arguments, write_report
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 LENS = "leica-summicron-50-f2"
@@ -54,8 +54,10 @@ def measure(name: str, source: Path, bytecode: str) -> dict[str, Seconds]:
     """A command cold and again, or a program cold, again and once more in that process."""
     with tempfile.TemporaryDirectory() as folder:
         variables = user_programs.environment(f"{folder}/programs")
-        variables |= {"PYTHONPATH": str(source), "PYTHONPYCACHEPREFIX": bytecode}
-        subprocess.run([sys.executable, "-c", IMPORTS], check=True, env=variables)
+        variables["PYTHONPATH"] = str(source)
+        if not is_quick():
+            variables["PYTHONPYCACHEPREFIX"] = bytecode
+            subprocess.run([sys.executable, "-c", IMPORTS], check=True, env=variables)
         if name in CALLS:
             (cold,), (again, call) = (user_programs.fresh(CALLS[name], n, variables) for n in (1, 2))
             return {"cold": cold, "again": again, "next_call": call}
@@ -94,17 +96,16 @@ def markdown(result: dict[str, Any]) -> str:
 def commit(source: Path) -> str:
     """The commit that a source folder is at."""
     line = ["git", "-C", str(source), "log", "-1", "--format=%h"]
-    return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(line, check=False, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def main() -> None:
     names = [*COMMANDS, *CALLS]
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--only", nargs="+", choices=names, default=amount(names, quick=["help", "Camera.psf"]))
     parser.add_argument("--before", type=Path, help="the src folder of the version to compare with")
     parser.add_argument("--repeats", type=int, default=1)
-    options = parser.parse_args()
+    options = read_arguments(parser)
     sources = {"now": SOURCE} if options.before is None else {"before": options.before.resolve(), "now": SOURCE}
     result: dict[str, Any] = {"machine": machine(), "seconds": {}}
     result |= {"commit" if version == "now" else version: commit(source) for version, source in sources.items()}
@@ -115,10 +116,7 @@ def main() -> None:
             ]
             result["seconds"][name] = {v: least([turn[v] for turn in turns]) for v in sources}
             print(name, json.dumps(result["seconds"][name]), flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "seconds.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "seconds.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(options.out, "seconds", result, markdown(result))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a plan of many candidates costs beside its rendering: checking, drawing, the ledger, shards and metadata.
 
-    python benchmarks/synth_scale.py [--quick] [--candidates 10000 100000] [--copies 1000000] [--out FOLDER]
+    python benchmarks/synth_scale.py [--candidates 10000 100000] [--copies 1000000] [--out FOLDER] [--quick]
 
 Every number of candidates runs in a process of its own, through `run_plan` as it is, but for `make_pairs`: a pair is a
 picture of 8 × 8 pixels that needs no optics. `--copies`: candidates are copies of some hundred that are drawn, with
@@ -16,24 +16,22 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from machine import machine
+from machine import SMALL_PLAN, amount, machine, read_arguments, write_report
 
-RESULTS = Path(__file__).parent / "results"
-PLAN: dict[str, Any] = {
-    "sources": [{"count": 6, "names": ["table", "letters"]}],
-    "lenses": {"survey": False},
+PLAN: dict[str, Any] = SMALL_PLAN | {
+    "lenses": amount({"survey": False}, quick=SMALL_PLAN["lenses"]),
     "train": {"image_fraction": 1.0, "lens_fraction": 1.0},
     "validation": {"pairs": 0},
     "test": {"pairs": 0},
-    "patch": {"size": 48, "kernel": 32, "photograph": [240, 160]},
-    "limits": {"coc_px": 12, "samples": 1e6},
-    "psf": {"kind": "gaussian"},
+    "patch": {"size": 48, "kernel": 32, "photograph": amount([240, 160], quick=[120, 80])},
     "output": {"layout": "webdataset", "pairs_per_shard": 512},
 }
 
@@ -44,15 +42,19 @@ class Stages(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.stages: dict[str, dict[str, float]] = {}
-        self._stage, self._began = "", time.perf_counter()
+        self._stage, self._began, self._over = "", time.perf_counter(), threading.Event()
         self.start()
 
+    def end(self) -> None:
+        """The last stage is over."""
+        self.begin("")
+        self._over.set()
+
     def run(self) -> None:
-        while True:
+        while not self._over.wait(0.1):
             if self._stage:
                 row = self.stages[self._stage]
                 row["resident_mb"] = max(row["resident_mb"], resident_mb())
-            time.sleep(0.1)
 
     def begin(self, stage: str) -> None:
         if stage == self._stage:
@@ -70,9 +72,8 @@ def resident_mb() -> float:
     return pages * 4096 / 1e6
 
 
-def leave_out_rendering() -> None:
-    """Pairs are made at once; everything else is as ever."""
-    from defocus.synth import worker
+def leave_out_rendering() -> Callable[..., Any]:
+    """A `make_pairs` that takes no time; everything else is as ever."""
     from defocus.synth.pairs import Pair
 
     picture = np.random.default_rng(0).integers(0, 255, (8, 8, 3), np.uint8)
@@ -89,12 +90,11 @@ def leave_out_rendering() -> None:
         pictures = {"blurred": picture, "sharp": picture}
         return [Pair(recipe, dict(pictures), recipe.to_json() | more) for recipe in recipes]
 
-    worker.make_pairs = make_pairs  # type: ignore[assignment]
+    return make_pairs
 
 
-def copy_candidates() -> None:
-    """Candidates are copies of the first that are drawn."""
-    from defocus.synth import worker
+def copy_candidates() -> Callable[..., Any]:
+    """A `draw_candidates` that copies the first that are drawn."""
     from defocus.synth.candidates import draw_candidates
     from defocus.synth.recipe import Outcome, Recipe, pair_id
 
@@ -111,30 +111,30 @@ def copy_candidates() -> None:
             outcomes.append(Outcome(recipe.id, "drawn", record=recipe.to_json()))
         return outcomes
 
-    worker.draw_candidates = draw  # type: ignore[assignment]
+    return draw
 
 
 def measure(candidates: int, copies: bool, folder: Path) -> dict[str, Any]:
     """One run, the same command again, and a look at the files without decoding pictures."""
+    from defocus.synth import worker
     from defocus.synth.check import preview_plan
     from defocus.synth.engines.local import LocalEngine
     from defocus.synth.plan import make_plan
     from defocus.synth.run import run_plan
     from defocus.synth.verify import verify_folder
 
-    leave_out_rendering()
-    if copies:
-        copy_candidates()
+    replaced = {"make_pairs": leave_out_rendering()} | ({"draw_candidates": copy_candidates()} if copies else {})
     plan = make_plan(PLAN | {"train": PLAN["train"] | {"pairs": round(candidates / 1.5)}})
     stages = Stages()
     stages.begin("check")
-    preview_plan(plan, folder, read=False)
-    summary = run_plan(plan, folder / "pairs", LocalEngine(1), watch=lambda progress: stages.begin(progress.stage))
-    stages.begin("the same command again")
-    assert run_plan(plan, folder / "pairs", LocalEngine(1)).complete
-    stages.begin("verify --no-pictures")
-    assert verify_folder(folder / "pairs", pictures=False).sound
-    stages.begin("")
+    with patch.multiple(worker, **replaced):
+        preview_plan(plan, folder, read=False)
+        summary = run_plan(plan, folder / "pairs", LocalEngine(1), watch=lambda progress: stages.begin(progress.stage))
+        stages.begin("the same command again")
+        assert run_plan(plan, folder / "pairs", LocalEngine(1)).complete
+        stages.begin("verify --no-pictures")
+        assert verify_folder(folder / "pairs", pictures=False).sound
+    stages.end()
     sizes = {
         name: (folder / "pairs" / name).stat().st_size / 1e6
         for name in ("ledger.sqlite", "pairs.jsonl", "pairs.parquet")
@@ -184,33 +184,25 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="1,000 candidates; nothing is written but to the terminal")
-    parser.add_argument("--candidates", type=int, nargs="*", default=[10_000, 100_000])
+    parser.add_argument("--candidates", type=int, nargs="*", default=amount([10_000, 100_000], quick=[9]))
     parser.add_argument("--copies", type=int, nargs="*", default=[])
-    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_arguments(parser)
     if options.one is not None:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(measure(options.one, bool(options.copies), Path(folder))))
         return
     runs: list[dict[str, Any]] = []
     before = machine(("jax", "numpy", "pyarrow"))
-    jobs = (
-        [(1000, False)]
-        if options.quick
-        else [(n, False) for n in options.candidates] + [(n, True) for n in options.copies]
-    )
-    for count, copies in jobs:
-        command = [sys.executable, __file__, "--one", str(count), *(["--copies", "1"] if copies else [])]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        runs.append(json.loads(output.splitlines()[-1]))
+    for count, copies in [(n, False) for n in options.candidates] + [(n, True) for n in options.copies]:
+        if options.quick:
+            runs.append(measure(count, copies, Path(options.out)))
+        else:
+            command = [sys.executable, __file__, "--one", str(count), *(["--copies", "1"] if copies else [])]
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            runs.append(json.loads(output.splitlines()[-1]))
         result = {"machine": before, "runs": runs}
-        print(markdown(result), flush=True)
-        if not options.quick:
-            options.out.mkdir(parents=True, exist_ok=True)
-            (options.out / "synth_scale.json").write_text(json.dumps(result, indent=1) + "\n")
-            (options.out / "synth_scale.md").write_text(markdown(result))
+        write_report(options.out, "synth_scale", result, markdown(result))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Throughput of `defocus synth run` at the paper's settings: pairs per second, where the time goes, memory.
 
-    python benchmarks/synth_speed.py OUT_FOLDER [--pairs N] [--workers N] [--images N] [--lenses FOLDER]
+    python benchmarks/synth_speed.py [--out FOLDER] [--pairs N] [--workers N] [--images N] [--lenses FOLDER] [--quick]
 
 Photographs are procedural scenes of 1680 × 1120 pixels, written as PNG with depth before the clock starts. Writes
 synth_speed_gpu.json and .md, or synth_speed_cpu.
@@ -21,9 +21,9 @@ import threading
 import time
 from pathlib import Path
 
-from machine import machine
+from machine import SMALL_PLAN, amount, is_quick, machine, read_arguments, write_report
 
-SIZE = (1680, 1120)
+SIZE = amount((1680, 1120), quick=(120, 80))
 
 
 class EnoughError(Exception):
@@ -49,6 +49,10 @@ def photographs(folder: Path, count: int) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [(SCENES[k % len(SCENES)], 100 + k, folder) for k in range(count)]
+    if is_quick():
+        for job in jobs:
+            make_photograph(job)
+        return
     with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
         pool.map(make_photograph, jobs, chunksize=1)
 
@@ -59,13 +63,13 @@ class Memory(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.seen: list[tuple[float, float]] = []
+        self.over = threading.Event()
         self.start()
 
     def run(self) -> None:
         begin = time.monotonic()
-        while True:
+        while not self.over.wait(1.0 if self.seen else 0.0):
             self.seen.append((time.monotonic() - begin, _resident_gb()))
-            time.sleep(1.0)
 
 
 def _resident_gb() -> float:
@@ -83,15 +87,15 @@ def _resident_gb() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--pairs", type=int, default=2000)
+    parser.add_argument("--pairs", type=int, default=amount(2000, quick=4))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop measuring after so long")
-    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--images", type=int, default=amount(16, quick=2))
     parser.add_argument("--lenses", type=Path)
     parser.add_argument("--profile", type=Path, help="where to write a profile of this process")
-    parser.add_argument("--plan", default="{}", help="JSON that replaces parts of the plan")
-    given = parser.parse_args()
+    plan = json.dumps({key: SMALL_PLAN[key] for key in ("lenses", "patch", "limits", "psf")}) if is_quick() else "{}"
+    parser.add_argument("--plan", default=plan, help="JSON that replaces parts of the plan")
+    given = read_arguments(parser)
     if given.workers > 1:
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with tempfile.TemporaryDirectory() as scratch:
@@ -148,6 +152,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
     with contextlib.suppress(EnoughError):
         run_plan(make_plan(plan | json.loads(given.plan)), scratch / "out", LocalEngine(given.workers), watch=keep)
     wall = time.perf_counter() - start
+    memory.over.set()
     if profile:
         profile.disable()
         with given.profile.open("w") as file:
@@ -166,10 +171,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
         "plan": given.plan,
     }  # fmt: skip
     where = "cpu" if jax.default_backend() == "cpu" else "gpu"
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"synth_speed_{where}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (given.out / f"synth_speed_{where}.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(given.out, f"synth_speed_{where}", result, markdown(result))
 
 
 def markdown(result: dict[str, object]) -> str:

@@ -1,6 +1,6 @@
 """2,000 planned patches against the paper's formulas: splits, lenses, focus, field, augmentation, sensor, sharpness.
 
-    python benchmarks/synth_statistics.py OUT_FOLDER [--quick]
+    python benchmarks/synth_statistics.py [--out FOLDER] [--quick]
 
 Everything is drawn as a data set draws it and nothing is rendered. Photographs, patches and kernel are a quarter of the
 paper's size, so that pixels are four times as large and a kernel spans the same millimetres: the same lenses are safe.
@@ -10,11 +10,9 @@ Expected values and limits come from formulas of this file's own; p is that of a
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,15 +26,15 @@ from defocus.synth.patches import Place, cut_patch, sharpest
 from defocus.synth.plan import Plan, make_plan
 from defocus.synth.recipe import Recipe
 from defocus.synth.sources import Sharp, find_sources, read_source
-from machine import machine
+from machine import SMALL_PLAN, amount, machine, read_arguments, write_report
 
-PLAN = {
+PLAN: dict[str, Any] = {
     "seed": 2026,
-    "sources": [{"count": 30}],
+    "sources": amount([{"count": 30}], quick=SMALL_PLAN["sources"]),
     "lenses": {"survey": False},
-    "train": {"pairs": 1200},
-    "validation": {"pairs": 67},
-    "test": {"pairs": 67},
+    "train": {"pairs": amount(1200, quick=24)},
+    "validation": {"pairs": amount(67, quick=4)},
+    "test": {"pairs": amount(67, quick=4)},
     "patch": {"size": 96, "kernel": 32, "photograph": [420, 280]},
 }
 D_LINE_MM = 587.5618e-6
@@ -236,29 +234,22 @@ def draw(plan: Plan) -> tuple[list[Row], dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="few patches, to see that everything runs")
-    options = parser.parse_args()
-    folder = options.out
-    folder.mkdir(parents=True, exist_ok=True)
+    options = read_arguments(parser)
     started = time.process_time()
-    few: dict[str, Any] = {"sources": [{"count": 6}], "train": {"pairs": 24}} if options.quick else {}
-    rows, about = draw(make_plan(PLAN | few))
+    rows, about = draw(make_plan(PLAN))
     seconds = time.process_time() - started
     told = [dict(zip(("quantity", "expected", "found", "p"), row, strict=True)) for row in rows]
     result = {"machine": machine(), "plan": PLAN, "cpu_seconds": round(seconds, 1), "about": about, "rows": told}
-    (folder / "synth_statistics.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     lines = ["| quantity | expected | found | p |", "| --- | --- | --- | --- |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
-    size, photo = PLAN["patch"]["size"], "×".join(map(str, PLAN["patch"]["photograph"]))  # type: ignore[index]
+    size, photo = PLAN["patch"]["size"], "×".join(map(str, PLAN["patch"]["photograph"]))
     note = (
         f"Patches of {size} pixels from procedural scenes of {photo}, kernel 32: the paper's settings at a quarter of "
         f"its size; built-in lenses without the survey; {seconds:.0f} s of processor time. Half of the patches have a "
         f"largest blur between {about['largest_blur_px_quartiles'][0]} and {about['largest_blur_px_quartiles'][2]} px "
         f"and a focus between {about['focus_m_quartiles'][0]} and {about['focus_m_quartiles'][2]} m.\n\n"
     )
-    (folder / "synth_statistics.md").write_text(note + "\n".join(lines) + "\n")
-    print("\n".join(lines))
+    write_report(options.out, "synth_statistics", result, note + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

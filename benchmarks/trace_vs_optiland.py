@@ -4,7 +4,8 @@
     ENVIRONMENT/bin/python benchmarks/trace_vs_optiland.py --lenses FOLDER
 
 Optiland is heavy (it needs VTK, numba and pandas) and plays no part in the product, so it gets an environment of its
-own. Without it the script measures what it can and says that the comparison is missing. Run it on a quiet machine.
+own. Without it the script measures what it can and says that the comparison is missing. Run it on a quiet machine;
+--quick takes one built-in lens.
 
 What is measured
 1. Agreement: the same rays, aimed by our chief ray and launched over the pupil, through the same lenses in both codes;
@@ -18,7 +19,6 @@ What is measured
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -34,17 +34,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from defocus.lens.formats import read_lens
+from defocus.lens import load_lens
+from defocus.lens.formats import read_lens, write_lens
 from defocus.lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Lens
 from defocus.optics.batch import over_lenses
 from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
 from defocus.optics.system import Bucket, System, group_by_bucket, pack, refractive_indices
 from defocus.optics.trace import Rays, Trace, trace
-from machine import machine
+from defocus.survey import survey_folder
+from machine import SMALL_LENS, amount, is_quick, machine, read_arguments, write_report
 
 WAVELENGTHS = (F_LINE_NM, D_LINE_NM, C_LINE_NM)
 FIELDS = (0.0, 0.7, 1.0)  # of the image radius
-RAYS = 1000
+RAYS = amount(1000, quick=16)
 THREADS = 2
 try:
     import optiland.optic
@@ -139,9 +141,12 @@ def time_survey(folder: Path, repeat: int) -> dict[str, Any]:
     wall, count = [], 0
     for _ in range(repeat):
         start = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        if is_quick():
+            count = len(survey_folder(folder))
+        else:
+            done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+            count = int(done.stdout.split()[-1])
         wall.append(time.perf_counter() - start)
-        count = int(done.stdout.split()[-1])
     return {"lenses": count, "median_s": statistics.median(wall), "all_s": wall}
 
 
@@ -342,11 +347,14 @@ def main() -> None:
     root = Path(__file__).resolve().parents[1]
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
     parser.add_argument("--lenses", type=Path, default=root.parent / "shared" / "lenses")
-    parser.add_argument("--out", type=Path, default=root / "benchmarks" / "results")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=amount(3, quick=1))
     parser.add_argument("--every", type=int, default=15, help="time Optiland on every n-th lens")
     parser.add_argument("--no-survey", action="store_true")
-    options = parser.parse_args()
+    options = read_arguments(parser)
+    if options.quick:
+        options.lenses = options.out / "lenses"
+        options.lenses.mkdir()
+        write_lens(load_lens(SMALL_LENS), options.lenses / f"{SMALL_LENS}.json")
     if not options.lenses.is_dir():
         parser.error(f"{options.lenses} is not a folder of lenses; give one with --lenses")
 
@@ -391,10 +399,7 @@ def main() -> None:
         best = min(throughput[name]["median_s"] for name in ("in_turn", "together"))
         report["ratio"] = report["optiland"]["extrapolated_s"] / best
 
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "trace.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (options.out / "trace.md").write_text(markdown(report), encoding="utf-8")
-    print(markdown(report))
+    write_report(options.out, "trace", report, markdown(report))
 
 
 if __name__ == "__main__":

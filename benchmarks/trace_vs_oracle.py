@@ -1,6 +1,7 @@
 """The ray trace against the independent one of tests/physics/oracle.py, for every lens of a collection.
 
-    python benchmarks/trace_vs_oracle.py --lenses ../shared/lenses
+    python benchmarks/trace_vs_oracle.py --lenses ../shared/lenses [--out FOLDER]
+    python benchmarks/trace_vs_oracle.py --quick              # one built-in lens
 
 Three fields, three wavelengths, rays over the whole pupil and beyond it. The tests do the same for a selection; this is
 the whole collection, some minutes of extended-precision arithmetic. The result is a table by kind of lens.
@@ -9,7 +10,6 @@ the whole collection, some minutes of extended-precision arithmetic. The result 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from tests.physics.conftest import launch_all, stratum  # noqa: E402
 from tests.physics.harness import LARGE, MEDIUM, PLAIN  # noqa: E402
 from tests.physics.test_real_rays import Comparison, compare_launched  # noqa: E402
 
-from defocus.lens.formats import read_lens  # noqa: E402
+from defocus.lens import load_lens  # noqa: E402
+from defocus.lens.formats import read_lens, write_lens  # noqa: E402
 from defocus.optics.system import bucket_of  # noqa: E402
+from machine import SMALL_LENS, read_arguments, write_report  # noqa: E402
 
 QUANTITIES = ("position", "direction", "path")
 
@@ -47,8 +49,11 @@ def table(results: dict[str, Comparison], kinds: dict[str, str]) -> list[dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
     parser.add_argument("--lenses", type=Path, default=ROOT.parent / "shared" / "lenses")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
-    options = parser.parse_args()
+    options = read_arguments(parser)
+    if options.quick:
+        options.lenses = options.out / "lenses"
+        options.lenses.mkdir()
+        write_lens(load_lens(SMALL_LENS), options.lenses / f"{SMALL_LENS}.json")
     files = sorted(options.lenses.rglob("*.json"))
     names = [file.relative_to(options.lenses).as_posix() for file in files]
     lenses = [read_lens(file) for file in files]
@@ -79,11 +84,8 @@ def main() -> None:
     unreached = [names[i] for i in range(len(names)) if not launched.chief.found[i].all()]
     lines += ["", f"Lenses whose stated image circle no chief ray reaches: {len(unreached)}."]
     worst = {name: c.disagreements[:5] for name, c in results.items() if c.disagreements}
-    options.out.mkdir(parents=True, exist_ok=True)
     report = {"table": rows, "unreached": unreached, "disagreements": worst}
-    (options.out / "oracle.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (options.out / "oracle.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
+    write_report(options.out, "oracle", report, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

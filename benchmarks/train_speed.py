@@ -1,9 +1,9 @@
 """Steps per second of `defocus train` on this machine, for ways to feed it and to compute.
 
-    python benchmarks/train_speed.py OUT.json [--recipe nafnet-small] [--pairs 1000] [--size 384] [--steps 300]
-        [--set KEY=VALUE ...] [--variants device,device-bf16,...]
+    python benchmarks/train_speed.py [--out FOLDER] [--recipe nafnet-small] [--pairs 1000] [--size 384] [--steps 300]
+        [--set KEY=VALUE ...] [--variants device,device-bf16,...] [--quick]
 
-Pairs are random textures written as PNG before the clock starts. Writes OUT.json and OUT.md.
+Pairs are random textures written as PNG before the clock starts. Writes train_speed.json and .md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from machine import machine
+from machine import amount, machine, read_arguments, write_report
 
 VARIANTS: dict[str, list[str]] = {
     "device": ["data.cache=device"],
@@ -28,6 +28,10 @@ VARIANTS: dict[str, list[str]] = {
     "memory": ["data.cache=memory"],
     "files": ["data.cache=no"],
 }
+
+SMALL_TRAINING = [
+    "batch=1", "crop=32", "data.workers=0", "model.overrides={width=4,encoder_blocks=[1],decoder_blocks=[1]}"
+]  # fmt: skip
 
 
 def write_pair(job: tuple[Path, str, int, int]) -> None:
@@ -47,14 +51,13 @@ def write_pair(job: tuple[Path, str, int, int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
     parser.add_argument("--recipe", default="nafnet-small")
-    parser.add_argument("--pairs", type=int, default=1000)
-    parser.add_argument("--size", type=int, default=384)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--set", dest="changes", action="append", default=[])
-    parser.add_argument("--variants", default=",".join(VARIANTS))
-    given = parser.parse_args()
+    parser.add_argument("--pairs", type=int, default=amount(1000, quick=1))
+    parser.add_argument("--size", type=int, default=amount(384, quick=32))
+    parser.add_argument("--steps", type=int, default=amount(300, quick=4))
+    parser.add_argument("--set", dest="changes", action="append", default=amount([], quick=SMALL_TRAINING))
+    parser.add_argument("--variants", default=amount(",".join(VARIANTS), quick="memory"))
+    given = read_arguments(parser)
 
     import torch
 
@@ -65,9 +68,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "pairs"
         jobs = [(folder, "train", n, given.size) for n in range(given.pairs)]
-        jobs += [(folder, "validation", given.pairs + n, given.size) for n in range(16)]
-        with ProcessPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(write_pair, jobs, chunksize=8))
+        jobs += [(folder, "validation", given.pairs + n, given.size) for n in range(amount(16, quick=1))]
+        if given.quick:
+            list(map(write_pair, jobs))
+        else:
+            with ProcessPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(write_pair, jobs, chunksize=8))
         for name in given.variants.split(","):
             every = [f"steps={given.steps}", "validation.every=0", f"save.every={given.steps}", 'logs.kinds=["csv"]']
             config = TrainConfig.from_toml(given.recipe, [*every, *VARIANTS[name], *given.changes])
@@ -82,14 +88,13 @@ def main() -> None:
     told_by = machine(("torch", "accelerate", "numpy"))
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else told_by["cpu"]
     about = {"machine": told_by, "device": device, "recipe": given.recipe, "changes": given.changes, "rows": told}
-    given.out.write_text(json.dumps(about, indent=1) + "\n")
     lines = [f"# Speed of training ({device})", "", f"{given.recipe}, {given.steps} steps, torch {torch.__version__}; "]
     lines[-1] += "the whole run has reading, compiling and saving in it."
     lines += ["", "| variant | batch | crop | steps/s | whole run, s |", "| --- | --- | --- | --- | --- |"]
     lines += [
         f"| {r['variant']} | {r['batch']} | {r['crop']} | {r['steps_per_s']:.1f} | {r['all_s']:.1f} |" for r in told
     ]
-    given.out.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_report(given.out, "train_speed", about, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The five programs of the README as a user runs them: CPU seconds in fresh processes, cold and with kept programs.
 
-    python benchmarks/user_programs.py [OUT_FOLDER] [--only NAME ...]
+    python benchmarks/user_programs.py [--out FOLDER] [--only NAME ...] [--quick]
 
 Each program runs in two processes that share one folder of compiled programs, which is empty before the first ("cold").
 In the second ("again") it runs twice, and the later run ("next call") tells what a call costs once everything is
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import SMALL_PSF, amount, is_quick, machine, read_arguments, write_report
 
 LENSES = 100  # of the array of many lenses, the built-in ones over and over
 PLAN: dict[str, Any] = {
@@ -38,7 +38,8 @@ def one_psf() -> Callable[[], object]:
     """`Camera(load_lens(n), focus_m=2).psf(3.0, (.3, .4))`"""
     from defocus import Camera, load_lens
 
-    return lambda: Camera(load_lens("leica-summicron-50-f2"), focus_m=2.0).psf(3.0, (0.3, 0.4))
+    options = amount({}, quick=SMALL_PSF)
+    return lambda: Camera(load_lens("leica-summicron-50-f2"), focus_m=2.0).psf(3.0, (0.3, 0.4), **options)
 
 
 def many_lenses() -> Callable[[], object]:
@@ -106,7 +107,9 @@ def environment(folder: str) -> dict[str, str]:
 
 
 def fresh(name: str, calls: int, variables: dict[str, str]) -> list[dict[str, float]]:
-    """`measure` in a process of its own with these environment variables."""
+    """`measure` in a process of its own with these environment variables; with --quick in this one."""
+    if is_quick():
+        return measure(name, calls)
     code = f"import json, user_programs; print(json.dumps(user_programs.measure({name!r}, {calls})))"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, env=variables, cwd=Path(__file__).parent
@@ -134,9 +137,9 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--only", nargs="+", choices=tuple(PROGRAMS), default=list(PROGRAMS))
-    options = parser.parse_args()
+    names = amount(list(PROGRAMS), quick=["one_psf"])  # the tests of tests/contracts run all of them
+    parser.add_argument("--only", nargs="+", choices=tuple(PROGRAMS), default=names)
+    options = read_arguments(parser)
     result: dict[str, Any] = {"machine": machine(), "programs": {}}
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder:
@@ -144,10 +147,7 @@ def main() -> None:
             again = fresh(name, 2, environment(folder))
         result["programs"][name] = {"cold": cold[0], "again": again[0], "next_call": again[1]}
         print(name, result["programs"][name], flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "user_programs.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "user_programs.md").write_text(markdown(result))
-    print(markdown(result))
+    write_report(options.out, "user_programs", result, markdown(result))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How far one walks through the source to follow a command: files, lines, functions, switches between files.
 
-    python benchmarks/walks.py --before | --after        # fills that column of results/walks.json and .md
+    python benchmarks/walks.py --before | --after [--out FOLDER]   # fills that column of walks.json and .md there
+    python benchmarks/walks.py --quick                             # one of the commands, in this process
 
 Each command runs once on tiny inputs in a process of its own, with a profiler over all its threads. A file is run when
 one of its functions is (importing it does not count); a function counts once; a switch is a call, or a generator that
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import inspect
 import json
 import os
@@ -25,8 +27,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
-LENS = "zeiss-planar-50-f1.4"
+from machine import SMALL_LENS, amount, is_quick, read_arguments, write_report
+
+LENS = amount("zeiss-planar-50-f1.4", quick=SMALL_LENS)
 PLAN = """
 seed = 11
 [[sources]]
@@ -176,11 +179,15 @@ def measure() -> dict[str, dict[str, int]]:
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "plan.toml").write_text(PLAN)
         (Path(scratch) / "train.toml").write_text(TRAINING)
-        for name, words in COMMANDS.items():
+        for name, words in amount(COMMANDS, quick={"psf": f"{COMMANDS['psf']} --size 32 --bands d"}).items():
             out = Path(scratch) / "numbers.json"
             command = [sys.executable, str(Path(__file__).resolve()), "--walk", str(out), words]
-            subprocess.run(command, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
-            numbers[name] = json.loads(out.read_text())
+            if is_quick():
+                with contextlib.chdir(scratch):
+                    numbers[name] = walk(words.split())
+            else:
+                subprocess.run(command, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+                numbers[name] = json.loads(out.read_text())
             print(name, numbers[name], flush=True)
     numbers["source"] = source()
     return numbers
@@ -210,20 +217,20 @@ def markdown(columns: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--before", action="store_true")
-    parser.add_argument("--after", action="store_true")
+    parser.add_argument("--after", action="store_true", default=is_quick())
     parser.add_argument("--walk", nargs=2, metavar=("OUT", "WORDS"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_arguments(parser)
     if options.walk:
         Path(options.walk[0]).write_text(json.dumps(walk(options.walk[1].split())))
         return
-    file = RESULTS / "walks.json"
+    file = options.out / "walks.json"
     columns = json.loads(file.read_text()) if file.exists() else {}
     numbers = measure()
     columns |= {when: numbers for when in ("before", "after") if getattr(options, when)}
     if options.before or options.after:
-        file.write_text(json.dumps(columns, indent=1) + "\n")
-        (RESULTS / "walks.md").write_text(markdown(columns))
-    print(markdown(columns))
+        write_report(options.out, "walks", columns, markdown(columns))
+    else:
+        print(markdown(columns))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Many processes start here, and each would compile the same small programs again.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # The programs are those that users get; the workers of one run, the commands that they start, and the next run share
-# them.
-keep_programs(ROOT / ".cache" / "programs")
+# them. JAX finds a program again under the same name of the folder alone: checkouts that link to one need its own name.
+keep_programs((ROOT / ".cache" / "programs").resolve())
 
 # The same examples in every run: a failure belongs to the change that made it.
 settings.register_profile("repeatable", derandomize=True)

@@ -1,55 +1,122 @@
-"""Scripts under benchmarks/ run today: their imports, their arguments, and the pages that they write at their end.
+"""Scripts under benchmarks/ run today: each with --quick, and the pages that they write of committed results.
 
-Their sums are too slow for tests. The pages are written from the committed results, so that a script cannot compute for
-an hour and fail on its last line.
+Their sums are too slow for tests. --quick goes through the same steps with the least work (see benchmarks/machine.py);
+the pages are also written from the committed results, which must stay readable.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
+import importlib.util
 import json
+import os
 import re
+import runpy
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
+PROGRAMS = [name for name in SCRIPTS if '__name__ == "__main__"' in (FOLDER / f"{name}.py").read_text()]
+FORKS = {"kills"}  # from a process with one thread
+COMPILERS = {  # what they compile, nothing else uses
+    "paper_sampling", "psf_speed", "psf_vs_huygens", "render_speed", "trace_vs_optiland", "trace_vs_oracle",
+}  # fmt: skip
 RESULTS = sorted(path.stem for path in (FOLDER / "results").glob("*.json"))
 SEVERAL = {"same_bytes_gpu"}  # put together from several runs, which the script does not write
 OPTIONAL = {"optiland", "torch", "ray", "moto", "pyiqa", "skimage", "datasets", "tensorflow", "webdataset", "fiftyone"}
 
 
-@pytest.fixture
-def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script as a module; skipped without a package of one of the extras."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    monkeypatch.setattr(sys, "argv", [request.param, "--help"])
+@pytest.fixture(autouse=True)
+def folder_of_scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Scripts find each other, but none that was imported with another command line, and leave nothing behind."""
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    for name in SCRIPTS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    variables = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(variables)
+    for name in SCRIPTS:
+        sys.modules.pop(name, None)
+
+
+def skip_without(name: str) -> None:
+    """Skip where a package, a file or a folder is missing indeed."""
+    there = Path(name).exists() if "/" in name else importlib.util.find_spec(name) is not None
+    assert not there, f"{name} is here"
+    pytest.skip(f"needs {name}")
+
+
+def quick_words(name: str, folder: Path) -> list[str]:
+    """The command line of a quick run in a new folder."""
+    work = [str(folder / "work")] if name == "ablation_study" else []
+    return [str(FOLDER / f"{name}.py"), *work, "--quick", "--out", str(folder / "out")]
+
+
+def check_report(folder: Path) -> None:
+    """A quick run has written JSON and a table in Markdown."""
+    results = {path.suffix: path for path in (folder / "out").iterdir()}
+    assert json.loads(results[".json"].read_text())
+    assert "\n| ---" in results[".md"].read_text()
+
+
+def committed() -> dict[Path, int]:
+    """When each file of benchmarks/results was written."""
+    return {path: path.stat().st_mtime_ns for path in (FOLDER / "results").iterdir()}
+
+
+@pytest.mark.parametrize("name", sorted({*PROGRAMS} - FORKS - COMPILERS))
+@pytest.mark.filterwarnings("ignore")
+def test_a_quick_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, which has most of the compiled programs."""
+    before = committed()
+    words = quick_words(name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", words)
     try:
-        return importlib.import_module(request.param)
+        runpy.run_path(words[0], run_name="__main__")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in OPTIONAL:
-            pytest.skip(f"needs {error.name}")
-        raise
+        if (error.name or "").partition(".")[0] not in OPTIONAL:
+            raise
+        skip_without(str(error.name))
+    except SystemExit as leaving:
+        missing = re.fullmatch(r"needs (\S+), which is not here", str(leaving.code))
+        if missing:
+            skip_without(missing[1])
+        if leaving.code:
+            pytest.fail(f"exit code {leaving.code}")
+    check_report(tmp_path)
+    assert committed() == before
 
 
-@pytest.mark.parametrize("script", SCRIPTS, indirect=True)
-def test_a_script_starts_and_says_how_it_is_called(script: ModuleType, capsys: pytest.CaptureFixture) -> None:
-    assert (script.__doc__ or "").strip()
-    if not hasattr(script, "main") or "ArgumentParser" not in inspect.getsource(script.main):
-        return
-    with pytest.raises(SystemExit) as leaving:
-        script.main()
-    assert leaving.value.code == 0
-    assert "usage:" in capsys.readouterr().out
+def test_quick_runs_that_compile_programs_of_their_own(tmp_path: Path) -> None:
+    """In one process, without the optimizations that such small work is not worth."""
+    before = committed()
+    lines = [quick_words(name, tmp_path / name) for name in sorted(COMPILERS)]
+    code = "import runpy, sys\nfor sys.argv in LINES: runpy.run_path(sys.argv[0], run_name='__main__')"
+    variables = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", code.replace("LINES", repr(lines))], check=False, env=variables, capture_output=True
+    )
+    assert run.returncode == 0, run.stderr.decode()[-3000:]
+    for name in COMPILERS:
+        check_report(tmp_path / name)
+    assert committed() == before
 
 
-def _result(name: str) -> Any:
-    return json.loads((FOLDER / "results" / f"{name}.json").read_text())
+@pytest.mark.parametrize("name", sorted(FORKS))
+def test_a_quick_run_that_forks(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    before = committed()
+    subprocess.run([sys.executable, *quick_words(name, tmp_path)], check=True, stdout=subprocess.DEVNULL)
+    check_report(tmp_path)
+    assert committed() == before
 
 
 def _pages() -> list[tuple[str, str]]:
@@ -59,10 +126,11 @@ def _pages() -> list[tuple[str, str]]:
     return [(s, r) for s in writers for r in RESULTS if r in (s, f"{s}_cpu", f"{s}_gpu") and r not in SEVERAL]
 
 
-@pytest.mark.parametrize(("script", "name"), _pages(), indirect=["script"])
-def test_a_script_writes_its_page(script: ModuleType, name: str) -> None:
+@pytest.mark.parametrize(("script", "name"), _pages())
+def test_a_script_writes_its_page(script: str, name: str) -> None:
     """From the numbers of its committed run: a page of the same title with as many tables."""
-    page = script.markdown(_result(name))
+    module: ModuleType = importlib.import_module(script)
+    page = module.markdown(json.loads((FOLDER / "results" / f"{name}.json").read_text()))
     before = (FOLDER / "results" / f"{name}.md").read_text()
     assert page.splitlines()[0] == before.splitlines()[0]
     assert page.count("| --- |") >= before.count("| --- |")
