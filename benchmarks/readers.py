@@ -202,9 +202,10 @@ def main() -> None:
     lines = [
         "# Readers of data sets",
         "",
-        f"`benchmarks/readers.py`: {sum(PAIRS.values())} pairs of 48×48 pixels in each layout ({PAIRS}) with depth, blur "
-        "radius and a focal stack of two, read in an environment without defocus. Equal: all pairs of all splits, pixels "
-        "of pictures and labels, lens and focus distances as the records say; `datasets` twice, loaded and streamed.",
+        f"`benchmarks/readers.py`: {sum(PAIRS.values())} pairs of 48×48 pixels in each layout ({PAIRS}) with depth, "
+        "blur radius and a focal stack of two, read in an environment without defocus. Equal: all pairs of all splits, "
+        "pixels of pictures and labels, lens and focus distances as the records say; `datasets` twice, loaded and "
+        "streamed.",
         "",
         ", ".join(f"{name} {version}" for name, version in versions.items()) + f", Python {platform.python_version()}.",
         "",
