@@ -174,7 +174,7 @@ def figure(out: Path, file: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("lenses", nargs="?", type=int, default=20)
-    parser.add_argument("--paper", action="store_true", default=is_quick())
+    parser.add_argument("--paper", action="store_true")
     parser.add_argument("--beyond", action="store_true")
     parser.add_argument("--figure", type=Path)
     options = read_arguments(parser)
