@@ -1,6 +1,6 @@
 """How fast candidates of a data set are drawn on one core: per second, with and without the measuring of patches.
 
-    python benchmarks/candidate_speed.py [OUT_FOLDER] [--before SOURCE_FOLDER]
+    python benchmarks/candidate_speed.py [--out FOLDER] [--before SOURCE_FOLDER] [--quick]
 
 The draws of a photograph over 667 lenses, the built-in ones over and over, plain and with wanted blur levels. With
 --before, the `src` folder of another checkout is measured, too, and must draw the same candidates. Writes
@@ -19,15 +19,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import SMALL_PLAN, amount, machine, read_arguments, write_report
 
-LENSES, CANDIDATES = 667, 400
+LENSES, CANDIDATES = amount((667, 400), quick=(4, 2))
 PLAN: dict[str, Any] = {
     "seed": 3,
     "sources": [{"count": 6, "names": ["table", "letters"]}],
     "lenses": {"survey": False},
     "patch": {"size": 128, "kernel": 64, "photograph": [480, 320]},
-}
+} | amount({}, quick=SMALL_PLAN)
 PLANS = {"plain": {}, "blur levels": {"blur": {"levels_px": [2, 8, 32], "weights": [1, 1, 1]}}}
 
 
@@ -58,20 +58,22 @@ def measure() -> dict[str, dict[str, Any]]:
             seconds[moment] = time.process_time() - start
         candidates._measure = measure_patches
         text = json.dumps([[one.id, one.status, one.reason, one.record] for one in outcomes], sort_keys=True)
-        rates = {moment: round(CANDIDATES / seconds[moment]) for moment in ("all", "host")}
+        rates = {moment: round(CANDIDATES / max(seconds[moment], 1e-9)) for moment in ("all", "host")}
         result[name] = rates | {"sha256": hashlib.sha256(text.encode()).hexdigest()}
     return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--before", type=Path, help="the src folder of the version to compare with")
-    options = parser.parse_args()
+    options = read_arguments(parser)
     own = Path(__file__).resolve().parents[1] / "src"
     sources = {"now": own} if options.before is None else {"before": options.before.resolve(), "now": own}
     result: dict[str, Any] = {"machine": machine()}
     for version, source in sources.items():
+        if options.quick:
+            result[version] = measure()
+            continue
         code = "import json, candidate_speed; print(json.dumps(candidate_speed.measure()))"
         variables = os.environ | {"PYTHONPATH": str(source), "JAX_PLATFORMS": "cpu"}
         done = subprocess.run(
@@ -94,10 +96,7 @@ def main() -> None:
         lines.append(f"| {name} | " + " | ".join(" → ".join(str(r[m]) for r in rows) for m in ("all", "host")) + " |")
     if "before" in sources:
         lines += ["", "→: before and now; the candidates are the same, number for number."]
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "candidate_speed.json").write_text(json.dumps(result, indent=1) + "\n")
-    (options.out / "candidate_speed.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    write_report(options.out, "candidate_speed", result, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
