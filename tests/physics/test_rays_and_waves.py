@@ -20,7 +20,7 @@ def _off(a: Psf, b: Psf) -> float:
     return float(np.abs(np.asarray(a.array) - np.asarray(b.array)).sum((1, 2)).max())
 
 
-@pytest.mark.parametrize(("depth_m", "field", "side"), [(1.2, (0.3, 0.4), None), (1.2, (0.0, 0.0), "left")])
+@pytest.mark.parametrize(("depth_m", "field", "side"), [(0.8, (0.3, 0.4), None), (1.2, (0.0, 0.0), "left")])
 def test_rays_agree_with_waves(camera: Camera, depth_m: float, field: tuple[float, float], side: str | None) -> None:
     fast = camera.psf(depth_m, field, 64, "d", side=side)
     exact = camera.psf(depth_m, field, 64, "d", side=side, exact=True)
