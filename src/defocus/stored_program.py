@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.core import Tracer
 
 FORMAT = "1"  # of the files
 QUICK = {"xla_backend_optimization_level": 0}  # compiles twice as fast, and runs half as fast
@@ -33,15 +35,14 @@ class StoredProgram:
     """A function of arrays, compiled by JAX for each shape and stored where JAX keeps its programs.
 
     Positional arguments are pytrees of arrays. `quick` is for what takes longer to compile than to run. Stored are
-    programs for a CPU; elsewhere, without a folder, and inside of a transformation of JAX this is `jax.jit` alone. So
-    it is without `store`, for programs that call LAPACK: stored whole, these end the next process.
+    programs for a CPU; elsewhere, without a folder, and inside of a transformation of JAX this is `jax.jit` alone.
     """
 
-    def __init__(self, function: Callable[..., Any], *, quick: bool = False, store: bool = True) -> None:
+    def __init__(self, function: Callable[..., Any], *, quick: bool = False) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._name = function.__name__
-        self._quick, self._store = quick, store
+        self._quick = quick
         self._programs: dict[Any, Callable[..., Any]] = {}
 
     def __len__(self) -> int:
@@ -62,7 +63,7 @@ class StoredProgram:
     def __call__(self, *arguments: Any) -> Any:
         """The function's value."""
         leaves, tree = jax.tree.flatten(arguments)
-        is_plain = all(hasattr(leaf, "dtype") and not isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        is_plain = all(hasattr(leaf, "dtype") and not isinstance(leaf, Tracer) for leaf in leaves)
         if not is_plain or not _CONFIG.jax_enable_x64 or _CONFIG.jax_disable_jit:  # the package's own are in float64
             return self._jit(*arguments)
         shapes = tuple((leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in leaves)
@@ -73,7 +74,7 @@ class StoredProgram:
     def _find(self, leaves: list[Any], tree: Any, shapes: str) -> Callable[..., Any] | None:
         """The program, loaded or compiled and stored; None where nothing is stored."""
         folder = _CONFIG.jax_compilation_cache_dir
-        if not self._store or folder is None or jax.default_backend() != "cpu" or "://" in folder:
+        if folder is None or jax.default_backend() != "cpu" or "://" in folder:
             return None
         settings = {k: v for k, v in _CONFIG.values.items() if isinstance(v, str | int) and "cache" not in k}
         function = f"{self._function.__module__}.{self._function.__qualname__}"
@@ -111,9 +112,16 @@ def _load(file: Path) -> tuple[Any, Any] | None:
         return None
     try:
         program, example = pickle.loads(content)
+        _initialise_lapack()
         return deserialize_and_load(*program), jax.tree.structure(example)
     except Exception:  # cut short, and pickle and XLA say so by errors of any kind: it is compiled and stored anew
         return None
+
+
+@functools.cache
+def _initialise_lapack() -> None:
+    """Have JAX find LAPACK's functions, as it does when it lowers a call of one: stored programs rely on them."""
+    jax.jit(jax.numpy.linalg.cholesky).lower(np.eye(1))
 
 
 def _store(program: Any, structure: Any, file: Path) -> None:

@@ -182,3 +182,21 @@ def test_a_stored_program_is_not_traced_again(tmp_path: Path) -> None:
         assert slope.tolist() == [0.0, 2.0, 4.0]
     finally:
         jax.config.update("jax_compilation_cache_dir", folder)
+
+
+def test_a_stored_program_finds_lapack(tmp_path: Path) -> None:
+    """In a process that has lowered no call of LAPACK; without its functions such a program ends the process."""
+    code = """
+import numpy as np
+import defocus.optics
+from defocus.stored_program import StoredProgram
+import jax.numpy as jnp
+def solve(a, b):
+    return jnp.linalg.solve(a, b)
+print(StoredProgram(solve)(np.diag([2.0, 4.0]), np.array([2.0, 8.0])).tolist())
+"""
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    for _ in range(2):
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stdout) == (0, "[1.0, 2.0]\n"), run.stderr[-500:]
+        assert len(list(tmp_path.glob("jit_stored_solve-*-cache"))) == 1

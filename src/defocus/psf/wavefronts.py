@@ -187,7 +187,7 @@ def wavefront_program(find: FindWavefront, quick: bool = False) -> StoredProgram
 
         return over_lenses(one, system, index, points, poses, count=counts[0])
 
-    return StoredProgram(find_wavefronts, quick=quick, store=False)
+    return StoredProgram(find_wavefronts, quick=quick)
 
 
 def point_wavefronts(
