@@ -187,6 +187,7 @@ def wavefront_program(find: FindWavefront, quick: bool = False) -> StoredProgram
 
         return over_lenses(one, system, index, points, poses, count=counts[0])
 
+    find_wavefronts.__qualname__ = f"wavefront_program({find.__module__}.{find.__qualname__})"  # tells it from others
     return StoredProgram(find_wavefronts, quick=quick)
 
 
