@@ -95,6 +95,7 @@ def test_a_quick_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert committed() == before
 
 
+@pytest.mark.skipif("DEFOCUS_LONG_TESTS" not in os.environ, reason="takes a minute and more: set DEFOCUS_LONG_TESTS=1")
 def test_quick_runs_that_compile_programs_of_their_own(tmp_path: Path) -> None:
     """In one process, without the optimizations that such small work is not worth."""
     before = committed()
