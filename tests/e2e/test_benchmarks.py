@@ -27,6 +27,8 @@ FORKS = {"kills"}  # from a process with one thread
 COMPILERS = {  # what they compile, nothing else uses
     "paper_sampling", "psf_speed", "psf_vs_huygens", "render_speed", "trace_vs_optiland", "trace_vs_oracle",
 }  # fmt: skip
+SLOW = {"ablation_study", "render_truth", "same_bytes", "synth_statistics"}  # 5 s and more each
+long = pytest.mark.skipif("DEFOCUS_LONG_TESTS" not in os.environ, reason="takes long: set DEFOCUS_LONG_TESTS=1")
 RESULTS = sorted(path.stem for path in (FOLDER / "results").glob("*.json"))
 SEVERAL = {"same_bytes_gpu"}  # put together from several runs, which the script does not write
 OPTIONAL = {"optiland", "torch", "ray", "moto", "pyiqa", "skimage", "datasets", "tensorflow", "webdataset", "fiftyone"}
@@ -71,7 +73,9 @@ def committed() -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (FOLDER / "results").iterdir()}
 
 
-@pytest.mark.parametrize("name", sorted({*PROGRAMS} - FORKS - COMPILERS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=long if n in SLOW else ()) for n in sorted({*PROGRAMS} - FORKS - COMPILERS)]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_a_quick_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, which has most of the compiled programs."""
@@ -95,7 +99,7 @@ def test_a_quick_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert committed() == before
 
 
-@pytest.mark.skipif("DEFOCUS_LONG_TESTS" not in os.environ, reason="takes a minute and more: set DEFOCUS_LONG_TESTS=1")
+@long
 def test_quick_runs_that_compile_programs_of_their_own(tmp_path: Path) -> None:
     """In one process, without the optimizations that such small work is not worth."""
     before = committed()

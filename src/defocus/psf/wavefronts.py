@@ -169,8 +169,8 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
 
 
 @lru_cache
-def wavefront_program(find: FindWavefront, quick: bool = False) -> StoredProgram:
-    """The program that finds the wavefronts of a batch."""
+def wavefront_program(find: FindWavefront, quick: bool = False) -> Callable[..., Wavefronts]:
+    """The program that finds the wavefronts of a batch; a `StoredProgram`, if `find` is a function of the package."""
 
     def find_wavefronts(
         system: System,
@@ -187,7 +187,10 @@ def wavefront_program(find: FindWavefront, quick: bool = False) -> StoredProgram
 
         return over_lenses(one, system, index, points, poses, count=counts[0])
 
-    find_wavefronts.__qualname__ = f"wavefront_program({find.__module__}.{find.__qualname__})"  # tells it from others
+    name = getattr(find, "__qualname__", None)
+    if name is None or not find.__module__.startswith("defocus."):
+        return jax.jit(find_wavefronts)  # a stored one is found by its name and by our own source
+    find_wavefronts.__qualname__ = f"wavefront_program({find.__module__}.{name})"
     return StoredProgram(find_wavefronts, quick=quick)
 
 
