@@ -18,7 +18,7 @@ import numpy as np
 from defocus.lens import list_lenses, load_lens
 from defocus.lens.prescription import D_LINE_NM, Lens
 from defocus.optics.system import System, bucket_of, pack, padded_indices
-from defocus.psf.poses import POSES, Points, Pose
+from defocus.psf.poses import Points, Pose, find_poses
 from defocus.psf.propagate import Intensity, Transform, chirp_z, intensity, matrix_dft, window_axis
 from defocus.psf.pupil_function import PupilFunction, grid_axis, sample_pupil
 from defocus.psf.wavefronts import Wavefronts, wavefront_on_sphere, wavefront_program
@@ -101,7 +101,7 @@ def main() -> None:
     program = wavefront_program(wavefront_on_sphere)
 
     def pose(systems: System) -> Pose:
-        return POSES[False](systems, points.height, points.focus, points.shift, jnp.array(BATCH))
+        return find_poses(systems, points.height, points.focus, points.shift, jnp.array(BATCH))
 
     def find(systems: System, index: jax.Array, poses: Pose) -> Wavefronts:
         counts = jnp.array([BATCH, 1])
@@ -116,7 +116,7 @@ def main() -> None:
     begin = time.perf_counter()
     item = jax.block_until_ready(find(systems, index, poses))
     compiled = time.perf_counter() - begin
-    sizes = len(program)
+    sizes = program.shapes
     seconds = median_seconds(lambda: find(systems, index, poses), 2 * REPEATS)
     jax.block_until_ready(find(*packed(chosen[::-1]), poses))
     rows.append(
@@ -124,7 +124,7 @@ def main() -> None:
             "what": f"wavefronts (rim, trace, fits), batch {BATCH}, {len(lenses)} lenses",
             "ms_per_psf": seconds / BATCH * 1e3,
             "compile_s": compiled,
-            "recompilations_for_other_lenses": len(program) - sizes,
+            "recompilations_for_other_lenses": program.shapes - sizes,
             "found": int(np.asarray(item.wavefront.found).sum()),
             "worst_residual_waves": float(np.asarray(item.wavefront.residual_rms).max()),
         }

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 PIXELS = (1680, 1120)  # the paper's photographs
 PURE_SUPERSAMPLE = 5  # points per pixel of the pure function
-FEW = 32  # PSFs that are there sooner by programs that compile fast and run slowly
 NOMINAL = 0.03  # an f-number that is so much wider than the full aperture is a rounded one
 # Numbers that the report of every PSF has; None where a method does not know one.
 REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")

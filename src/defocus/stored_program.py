@@ -45,12 +45,10 @@ class StoredProgram:
         self._quick = quick
         self._programs: dict[Any, Callable[..., Any]] = {}
 
-    def __len__(self) -> int:
-        """How many there are, one for each shape of the arguments."""
+    @property
+    def shapes(self) -> int:
+        """For how many shapes of its arguments there is a program."""
         return len(self._programs)
-
-    def __bool__(self) -> bool:
-        return True
 
     @functools.cached_property
     def _options(self) -> dict[str, Any]:

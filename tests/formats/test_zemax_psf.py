@@ -47,6 +47,7 @@ def test_a_listing_tells_psf_and_settings(tmp_path: Path) -> None:
         ("relative intensity", "log of intensity", "line 16: values are logarithms"),
         ("0.5876 µm", "0.4861 to 0.6563 µm", "line 9: a PSF of several wavelengths"),
         ("0.5876 µm at", "at", "does not tell a wavelength"),
+        ("9.9400 mm", 300_000 * "1", "does not tell a wavelength"),  # minutes, if all of it were searched
         ("1.500 µm", "1.500 furlongs", "line 10: a data spacing of 1.500 furlongs"),
         ("Data spacing", "Spacing", "does not tell 'Data spacing"),
         ("Image grid size: 6 by 6", "Image grid size: 6 by 7", "line 14: a grid of 6 by 7, but 6 by 6 values follow"),

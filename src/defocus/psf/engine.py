@@ -32,7 +32,7 @@ from .method import WAVE, PsfMethod, SampleCount
 from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .pupil_function import PupilFunction
-from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error, ray_intensity_batch
+from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error, ray_intensity
 from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_supersampling, supersampling_bucket
 from .wavefronts import WavefrontBlock, Wavefronts, backend_kind, point_wavefronts, wavefront_blocks
 from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
@@ -154,14 +154,11 @@ class FittedPsf:
 
 
 class TracedRequests:
-    """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again.
+    """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again."""
 
-    `quick` is for few of them: programs that compile fast, run slowly and round differently.
-    """
-
-    def __init__(self, requests: Requests, bands: Bands, method: PsfMethod = WAVE, *, quick: bool = False) -> None:
+    def __init__(self, requests: Requests, bands: Bands, method: PsfMethod = WAVE) -> None:
         self.requests, self.bands, self.method = requests, bands, method
-        self.blocks = list(wavefront_blocks(requests, bands, method.wavefront, quick=quick))
+        self.blocks = list(wavefront_blocks(requests, bands, method.wavefront))
 
     def psfs(
         self,
@@ -239,16 +236,18 @@ class TracedRequests:
         pitch = np.full(block.arrays.in_front.shape[0], pixel[0])
         pitch[places] = pixel
         fringe = FRINGE_PX if options.coarse else 0.0
-        pupils, needed, finest, error = _on_pixels(
+        pupils, needed, finest = _on_pixels(
             block.arrays, pitch, size * pitch, fringe, SIDES[options.side], count=self.method.samples
         )
         optics = jax.tree.map(lambda leaf: leaf[members], block.summary)
-        needed, finest, error = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest, error)))
+        needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
         asked = options.supersample or self.method.supersample
         samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
         points = _counts(finest, asked or points_each, supersampling_bucket)
+        estimates = {}
         if self.method is WAVE and not (options.exact or options.samples or asked):
-            rays = error <= RAY_ERROR
+            error = np.asarray(_ray_errors(block.arrays, pitch))[places, : block.waves]
+            estimates, rays = {"ray_error": error}, error <= RAY_ERROR
             # The widest colour's cells for all of them: one program.
             blur_px = np.abs(optics.wavefront.blur).max((1, 2, 3))[:, None] / pixel[:, None]
             cells = _counts(CELLS_PER_PIXEL * blur_px, None, partial(bucket, sizes=CELL_BUCKETS[backend_kind()]))
@@ -272,23 +271,20 @@ class TracedRequests:
         def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
             (count, supersample), pairs = job
             batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
-            way = partial(
-                intensity_batch,
-                supersample=supersample,
-                transform=self.method.transform,
-                one_period=self.method.one_period,
-            )
+            own = {"transform": self.method.transform, "one_period": self.method.one_period}
+            way = {"of": ray_intensity} if supersample == OF_RAYS else {"supersample": supersample, **own}
             for start in range(0, len(pairs), batch):
                 part = pairs[start : start + batch]
                 rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
                 light: Intensity = jax.device_get(
-                    (ray_intensity_batch if supersample == OF_RAYS else way)(
+                    intensity_batch(
                         _take_pupils(pupils, places[rows[:, 0]], rows[:, 1]),
                         pixel[rows[:, 0]],
                         np.asarray(len(part)),
                         samples=count,
                         size=size,
                         dtype=dtype,
+                        **way,
                     )
                 )
                 here = tuple(np.array(part).T)
@@ -301,7 +297,7 @@ class TracedRequests:
         # A GPU's programs compile side by side, and one copies to the host while another computes.
         with ThreadPoolExecutor(1 if backend_kind() == "cpu" else PROGRAMS_AT_ONCE) as pool:
             list(pool.map(propagate, sorted(jobs.items())))
-        counts = {"samples": samples, "samples_needed": needed, "supersample": points, "ray_error": error}
+        counts = {"samples": samples, "samples_needed": needed, "supersample": points, **estimates}
         yield from _folded(optics, status, pixels, measures, counts, self.bands, pixel, self.method)
 
     def pupil_areas(self) -> Float[np.ndarray, " requests"]:
@@ -336,9 +332,8 @@ def _on_pixels(
     side: Float[Array, ""],
     *,
     count: SampleCount,
-) -> tuple[PupilFunction, *tuple[Float[Array, "requests waves"], ...]]:
-    """The pupils of one side of the lens, how many samples and points per pixel they take on these pixels, and how far
-    the light of their rays is off (relative L1, an estimate).
+) -> tuple[PupilFunction, Float[Array, "requests waves"], Float[Array, "requests waves"]]:
+    """The pupils of one side of the lens, and how many samples and points per pixel they take on these pixels.
 
     With a `fringe_px` above 0 the same rays are propagated at a wavelength so long that the finest fringes, λ / 2h, are
     that many pixels wide. Where pixels are far larger than the Airy disc, PSFs are those of the rays, whatever the
@@ -347,7 +342,6 @@ def _on_pixels(
     """
     wavefront, pupil, pitch = waves.wavefront, waves.pupil, pixel[:, None]
     finest = wavefront.wavelength / (2.0 * wavefront.radius)
-    error = ray_error(pupil, pitch / finest)
     longer = jnp.maximum(fringe_px * pitch / finest, 1.0)
     wavelength = wavefront.wavelength * longer
     pupil = eqx.tree_at(
@@ -359,8 +353,14 @@ def _on_pixels(
         pupil,
         count(waves, window[:, None], wavelength),
         needed_supersampling(wavefront.radius, wavefront.core, pitch, wavelength),
-        error,
     )
+
+
+@jax.jit
+def _ray_errors(waves: Wavefronts, pixel: Float[Array, " requests"]) -> Float[Array, "requests waves"]:
+    """How far the light of rays is off on these pixels: an estimate, in relative L1."""
+    wavefront = waves.wavefront
+    return ray_error(waves.pupil, pixel[:, None] * 2.0 * wavefront.radius / wavefront.wavelength)
 
 
 def _counts(

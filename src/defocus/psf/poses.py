@@ -140,12 +140,10 @@ def _find_poses(
     return over_lenses(partial(find_pose, derivative=False), system, height, focus, shift, count=count)
 
 
-POSES = {quick: StoredProgram(_find_poses, quick=quick) for quick in (False, True)}
+find_poses = StoredProgram(_find_poses)
 
 
-def poses_of(
-    requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str, *, quick: bool = False
-) -> Callable[[Sequence[int]], Pose]:
+def poses_of(requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str) -> Callable[[Sequence[int]], Pose]:
     """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host."""
     points = requests.points
     numbers: dict[tuple[int, float, float, float | None], int] = {}
@@ -169,7 +167,7 @@ def poses_of(
         padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
         systems = systems_of(requests, padded, bucket)
         at = points.take(padded)
-        blocks.append(POSES[quick](systems, at.height, at.focus, at.shift, np.asarray(len(part))))
+        blocks.append(find_poses(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
     poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(blocks))
     return lambda chosen: jax.tree.map(lambda leaf: leaf[[own[row] for row in chosen]], poses)
 

@@ -171,18 +171,20 @@ def _unbend(
     return moved * (1.0 - slant) * (1.0 - 2.0 * slant)
 
 
-@partial(jax.jit, static_argnames=("samples", "size", "supersample", "dtype", "transform", "one_period"))
+@partial(jax.jit, static_argnames=("of", "samples", "size", "supersample", "dtype", "transform", "one_period"))
 def intensity_batch(
     pupils: PupilFunction,
     pixel: Float[Array, " batch"],
     count: Int[Array, ""] | int | None = None,
     *,
-    samples: int,
-    size: int,
+    of: Callable[..., Intensity] = intensity,
     **options: Any,
 ) -> Intensity:
-    """`intensity` over a batch, or on a processor over its first `count`; `options` are those of `intensity`."""
-    return over_lenses(lambda p, d: intensity(p, d, samples=samples, size=size, **options), pupils, pixel, count=count)
+    """`intensity`, or another function `of` a pupil and a pixel, over a batch, or on a processor over its first `count`.
+
+    `options` are those of the function.
+    """
+    return over_lenses(lambda p, d: of(p, d, **options), pupils, pixel, count=count)
 
 
 @partial(jax.jit, static_argnames=("samples",))

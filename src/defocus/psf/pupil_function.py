@@ -124,16 +124,17 @@ def pupil_mask(
 ) -> tuple[Float[Array, "samples samples"], Float[Array, "samples samples"], Float[Array, "samples samples"]]:
     """W in waves, A, and the part of each cell inside the pupil; rows along +y."""
     g = grid_axis(samples).astype(dtype)
-    wave = _evaluate(pupil.phase, g, DEGREE, dtype)
-    amplitude = _evaluate(pupil.amplitude, g, AMPLITUDE_DEGREE, dtype)
+    wave = on_grid(pupil.phase, g, DEGREE)
+    amplitude = on_grid(pupil.amplitude, g, AMPLITUDE_DEGREE)
     return wave, amplitude, _mask(pupil, g, samples, dtype)
 
 
-def _evaluate(
-    coefficients: Float[Array, "orders orders"], g: Float[Array, " samples"], degree: int, dtype: jnp.dtype
+def on_grid(
+    coefficients: Float[Array, "orders orders"], g: Float[Array, " samples"], degree: int
 ) -> Float[Array, "samples samples"]:
+    """A polynomial on the cells around `g` on both axes, rows along +y, in the precision of `g`."""
     t = chebyshev(g, degree)
-    c = coefficients.astype(dtype)
+    c = coefficients.astype(g.dtype)
     # Low-precision matrix units would cost waves of phase here.
     return jnp.matmul(jnp.matmul(t, c, precision="highest"), t.T, precision="highest")
 

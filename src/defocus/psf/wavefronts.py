@@ -92,9 +92,9 @@ def wavefront_on_sphere(
 
 
 def wavefront_blocks(
-    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere, *, quick: bool = False
+    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere
 ) -> Iterator[WavefrontBlock]:
-    """The wavefronts of all requests, a few thousand at a time; `quick` is for few, by programs that compile fast."""
+    """The wavefronts of all requests, a few thousand at a time."""
     waves = bands.every_nm
     kind = backend_kind()
     # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
@@ -103,14 +103,14 @@ def wavefront_blocks(
     places: list[int] = []
     batches: list[Wavefronts] = []
     for bucket, members in _groups(requests, kind):
-        poses = poses_of(requests, members, bucket, kind, quick=quick)
+        poses = poses_of(requests, members, bucket, kind)
         for start in range(0, len(members), AT_ONCE[kind]):
             part = members[start : start + AT_ONCE[kind]]
             padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
             different, which = np.unique(requests.lens[padded], return_inverse=True)
             index = np.stack([requests.lenses[k].indices(computed, bucket.surfaces) for k in different])
             batches.append(
-                wavefront_program(find, quick)(
+                wavefront_program(find)(
                     systems_of(requests, padded, bucket),
                     index[which],
                     np.array(computed) * 1e-6,
@@ -169,7 +169,7 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
 
 
 @lru_cache
-def wavefront_program(find: FindWavefront, quick: bool = False) -> Callable[..., Wavefronts]:
+def wavefront_program(find: FindWavefront) -> Callable[..., Wavefronts]:
     """The program that finds the wavefronts of a batch; a `StoredProgram`, if `find` is a function of the package."""
 
     def find_wavefronts(
@@ -191,7 +191,7 @@ def wavefront_program(find: FindWavefront, quick: bool = False) -> Callable[...,
     if name is None or not find.__module__.startswith("defocus."):
         return jax.jit(find_wavefronts)  # a stored one is found by its name and by our own source
     find_wavefronts.__qualname__ = f"wavefront_program({find.__module__}.{name})"
-    return StoredProgram(find_wavefronts, quick=quick)
+    return StoredProgram(find_wavefronts)
 
 
 def point_wavefronts(

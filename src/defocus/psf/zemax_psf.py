@@ -29,6 +29,7 @@ from ..lens.formats.text import decode, read_bytes
 
 MICROMETRES = {"µm": 1.0, "μm": 1.0, "um": 1.0, "micron": 1.0, "microns": 1.0, "mm": 1e3}
 MOST_PIXELS = 1024  # across
+MOST_LINES, LONGEST_LINE = 100, 500  # of a heading; characters beyond are not read
 ROUNDING_UM = 6e-4  # of the spacing, which has three decimals
 
 _NUMBER = r"([-+]?\d+(?:\.\d*)?(?:[Ee][-+]?\d+)?)"
@@ -58,8 +59,9 @@ class ZemaxPsf:
 def read_zemax_psf(path: str | Path) -> ZemaxPsf:
     """The PSF of an exported listing. Raises `LensFileError`, which names the file and the line."""
     lines = decode(read_bytes(path), path).split("\n")
-    end = next((n for n, line in enumerate(lines) if line.strip().startswith("Values are")), None)
-    header = lines[:end]
+    header = [line[:LONGEST_LINE] for line in lines[:MOST_LINES]]
+    end = next((n for n, line in enumerate(header) if line.strip().startswith("Values are")), None)
+    header = header[:end]
     if end is None or not any("PSF" in line for line in header):
         raise LensFileError(
             "not a PSF as Zemax lists it: a heading with PSF in it and a line 'Values are …' are missing; export the "
