@@ -14,7 +14,8 @@ What is measured
 3. From which N on that sum is right, along the window's middle row where replicas arrive first, for two pixel pitches.
 
 The paper does not say how large its pixels are. 6.5 µm make the smallest window of 64 pixels, in steps of half a
-micrometre, that holds this blur; the second pitch is that of 1680 × 1120 pixels on full frame, as in DPDD's photographs.
+micrometre, that holds this blur; the second pitch is that of 1680 × 1120 pixels on full frame, as in DPDD's
+photographs.
 """
 
 from __future__ import annotations
@@ -291,9 +292,9 @@ for its sum with N = 256, on hardware that it does not name.
 | --- | --- | --- | --- | --- |
 {sum_rows}
 
-From N = 256 on the time grows with N to the power {in_samples:.2f}, and there with the points along an edge of the window to the power
-{in_points:.2f}; samples times points would be 2 and 2. Timed once is the sum alone, without compilation and without the
-samples outside the rim.
+From N = 256 on the time grows with N to the power {in_samples:.2f}, and there with the points along an edge of the
+window to the power {in_points:.2f}; samples times points would be 2 and 2. Timed once is the sum alone, without
+compilation and without the samples outside the rim.
 
 ### From which N on it is right
 

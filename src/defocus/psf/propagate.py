@@ -180,7 +180,7 @@ def intensity_batch(
     of: Callable[..., Intensity] = intensity,
     **options: Any,
 ) -> Intensity:
-    """`intensity`, or another function `of` a pupil and a pixel, over a batch, or on a processor over its first `count`.
+    """`intensity`, or another function `of` a pupil and a pixel, over a batch; on a processor over its first `count`.
 
     `options` are those of the function.
     """
