@@ -25,7 +25,7 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 PROGRAMS = [name for name in SCRIPTS if '__name__ == "__main__"' in (FOLDER / f"{name}.py").read_text()]
 FORKS = {"kills"}  # from a process with one thread
 COMPILERS = {  # what they compile, nothing else uses
-    "paper_sampling", "psf_speed", "psf_vs_huygens", "render_speed", "trace_vs_optiland", "trace_vs_oracle",
+    "growth", "paper_sampling", "psf_speed", "psf_vs_huygens", "render_speed", "trace_vs_optiland", "trace_vs_oracle",
 }  # fmt: skip
 SLOW = {"ablation_study", "render_truth", "same_bytes", "synth_statistics"}  # 5 s and more each
 long = pytest.mark.skipif("DEFOCUS_LONG_TESTS" not in os.environ, reason="takes long: set DEFOCUS_LONG_TESTS=1")
