@@ -13,8 +13,9 @@ from jaxtyping import install_import_hook
 from defocus.programs import keep_programs
 
 ROOT = Path(__file__).resolve().parents[1]
-# Many processes start here, and each would compile the same small programs again.
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# Many processes start here, and each would compile the same programs again. The smallest are not worth it: with each
+# program that it keeps, JAX looks at all that are there, and lets no other process look meanwhile.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 # The programs are those that users get; the workers of one run, the commands that they start, and the next run share
 # them. JAX finds a program again under the same name of the folder alone: checkouts that link to one need its own name.
 keep_programs((ROOT / ".cache" / "programs").resolve())

@@ -45,6 +45,7 @@ def _launcher() -> Callable[..., Any]:
 
     from defocus.optics.batch import over_lenses
     from defocus.optics.pupil import chief_ray, launch, pupil_half_widths
+    from defocus.stored_program import QUICK
 
     u, v = (jnp.asarray(w) for w in pupil_points())
 
@@ -56,7 +57,7 @@ def _launcher() -> Callable[..., Any]:
     def fields(system, heights):  # type: ignore[no-untyped-def]
         return over_lenses(lambda height: one(system, height), heights)
 
-    return jax.jit(lambda systems, heights: over_lenses(fields, systems, heights))
+    return jax.jit(lambda systems, heights: over_lenses(fields, systems, heights), compiler_options=QUICK)
 
 
 def launch_all(lenses: Sequence[Any], names: Sequence[str]) -> Launched:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import j1
@@ -29,6 +31,14 @@ from defocus.tracing import check_number
 
 from ..formats.zemax_listing import zemax_listing
 from .test_psf import WAVELENGTH, perfect
+
+
+@pytest.fixture
+def quick_programs() -> Iterator[None]:
+    """For programs that run a few times and that no other test uses: compiled without most optimizations."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +156,7 @@ def test_baselines(summicron: Lens) -> None:
     assert made["disk"].max() == pytest.approx(1.0 / (np.pi * radius**2), rel=2e-3)
 
 
+@pytest.mark.usefixtures("quick_programs")
 def test_the_fraunhofer_pattern_of_a_perfect_lens_is_airys() -> None:
     camera = Camera(perfect(100.0, 3.0), pixel_um=0.5, sensor_shift_mm=0.0)
     psf = camera.psf(math.inf, size=129, bands="d", supersample=1, method="fraunhofer").array[0].astype(float)
@@ -200,6 +211,7 @@ def test_an_object_inside_the_lens_is_refused(summicron: Lens) -> None:
         Camera(summicron, focus_m=2.0).psf(0.004, size=32, bands="d")
 
 
+@pytest.mark.usefixtures("quick_programs")
 def test_the_papers_own_psf(summicron: Lens) -> None:
     """Near ours on the axis; off it its fitted rim and constant amplitude show."""
     camera = Camera(summicron, focus_m=2.0)
@@ -326,6 +338,7 @@ stop_wavefront = partial(wavefront_on_sphere, strength=stop_strength)
 
 
 @pytest.mark.shared
+@pytest.mark.usefixtures("quick_programs")
 def test_zemax(shared: Path, tmp_path: Path) -> None:
     """Zemax OpticStudio's Huygens PSFs of EP 3 029 504 Example 4, f/1.4, 0.2 mm behind the image plane.
 

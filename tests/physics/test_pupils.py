@@ -16,6 +16,7 @@ from defocus.glass import constant_index
 from defocus.lens.prescription import D_LINE_NM, Field, Lens
 from defocus.optics.pupil import chief_ray, find_bundle, image_radius_of, launch, vergence_of
 from defocus.optics.system import pack, pack_one
+from defocus.stored_program import QUICK
 
 from . import oracle
 from .conftest import FIELDS, pupil_points
@@ -115,7 +116,7 @@ def test_a_height_is_found_exactly_when_a_ray_reaches_it(collection, launch_rays
 
 @pytest.fixture(scope="module")
 def by_angle():  # type: ignore[no-untyped-def]
-    find = jax.jit(jax.vmap(lambda system, angle: chief_ray(system, angle, "angle")))
+    find = jax.jit(jax.vmap(lambda system, angle: chief_ray(system, angle, "angle")), compiler_options=QUICK)
 
     def run(lenses: list[Lens], angles: list[float]):  # type: ignore[no-untyped-def]
         fill = [min(i, len(lenses) - 1) for i in range(8)]
@@ -163,7 +164,8 @@ def test_field_definitions_agree() -> None:
     """A field given as an angle, as an image height or as an object height: the same image radius."""
     base = double_gauss()
     system = pack_one(base)
-    angle = float(chief_ray(system, jnp.array(21.63), "image_height").angle)
+    find = jax.jit(lambda system, height: chief_ray(system, height, "image_height").angle, compiler_options=QUICK)
+    angle = float(find(system, jnp.array(21.63)))
     by_angle = replace(base, image_radius=None, field=Field("angle_deg", ((0.0, math.degrees(angle)),)))
     assert image_radius_of(by_angle, system) == pytest.approx(21.63, abs=1e-5)
     steep = replace(base, image_radius=None, field=Field("angle_deg", ((0.0, 80.0),)))
@@ -214,7 +216,7 @@ def test_launched_rays_come_from_one_point(sample_rays) -> None:  # type: ignore
 @pytest.fixture(scope="module")
 def bundles():  # type: ignore[no-untyped-def]
     """`find_bundle` for eight lenses at once, around given chief rays."""
-    find = jax.jit(jax.vmap(lambda s, c, v: find_bundle(s, c, v, samples=SAMPLES)))
+    find = jax.jit(jax.vmap(lambda s, c, v: find_bundle(s, c, v, samples=SAMPLES)), compiler_options=QUICK)
 
     def run(lenses: list[Lens], chiefs: list, vergence: float = 0.0):  # type: ignore[no-untyped-def]
         fill = [min(i, len(lenses) - 1) for i in range(8)]

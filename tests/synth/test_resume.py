@@ -55,9 +55,9 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds worker processes in /proc")
 def test_kills_change_no_byte(plan_file: Path, reference_folder: Path, tmp_path: Path) -> None:
-    """The leader of three workers is killed; then all workers of a run with two. The reference was made by one."""
+    """The leader of a run with two workers is killed; then all workers of the next. The reference was made by one."""
     out = tmp_path / "pairs"
-    first = start(plan_file, out, 3)
+    first = start(plan_file, out, 2)
     wait_for_pictures(out, first)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate(timeout=60.0)  # ends when the last of its workers has noticed and closed its output
