@@ -52,6 +52,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two processes
 
 Facts = dict[str, float]
 Row = dict[str, Any]
+PSF: dict[str, Any] = {"size": 64, "bands": "d"}
 CALLS, ENOUGH_S = 3, 4.0  # calls that count, at most; none begins after so many seconds
 WIDTHS = {300_000: (672, 448), 700_000: (1024, 684), 1_500_000: (1500, 1000), 6_000_000: (3000, 2000)}
 WIDTHS |= {24_000_000: (6000, 4000), 3072: SMALL_PX}
@@ -92,12 +93,12 @@ def lenses(count: int, options: argparse.Namespace) -> Job:
     else:
         collection, read = sorted(options.lenses.rglob("*.json")), read_lens
     order = np.random.default_rng(1).permutation(len(collection))[:count]
-    chosen = [read(collection[i]) for i in order.tolist()]
-    focal_m = [abs(float(Camera(lens).first_order.focal_length)) * 1e-3 for lens in chosen]
+    prescriptions = [read(collection[i]) for i in order.tolist()]
+    focal_m = [abs(float(Camera(lens).first_order.focal_length)) * 1e-3 for lens in prescriptions]
 
     def call() -> Facts:
-        cameras = [Camera(lens, focus_m=50.0 * f) for lens, f in zip(chosen, focal_m, strict=True)]
-        batch = psfs(cameras, [60.0 * f for f in focal_m], (0.3, 0.4), **amount({"size": 64}, quick=SMALL_PSF))
+        cameras = [Camera(lens, focus_m=50.0 * f, pixel_um=4.0) for lens, f in zip(prescriptions, focal_m, strict=True)]
+        batch = psfs(cameras, [51.0 * f for f in focal_m], (0.3, 0.4), **amount(PSF, quick=SMALL_PSF))
         return {"ok": int(batch.ok.sum())}
 
     return Job(call)
@@ -119,7 +120,7 @@ def psfs_of_a_camera(count: int, options: argparse.Namespace) -> Job:
     field = list(zip((radius * np.cos(azimuth)).tolist(), (radius * np.sin(azimuth)).tolist(), strict=True))
 
     def call() -> Facts:
-        batch = camera.psfs(depth, field, **amount({"size": 64, "bands": "d"}, quick=SMALL_PSF))
+        batch = camera.psfs(depth, field, **amount(PSF, quick=SMALL_PSF))
         return {"ok": int(batch.ok.sum())}
 
     return Job(call)
@@ -344,7 +345,7 @@ def grow(name: str, backend: str, options: argparse.Namespace) -> Iterator[dict[
         points = sorted({min(n, most) for n in points})
     spent = 0.0
     together = backend != "cpu" or is_quick()
-    with process_of(name, options) if together else nullcontext() as shared:
+    with process_of(name, options) if together else nullcontext() as one_process:
         for n in points:
             if rows:
                 longer = next_seconds(table, rows, n)
@@ -352,7 +353,7 @@ def grow(name: str, backend: str, options: argparse.Namespace) -> Iterator[dict[
                     result["stopped"] = f"before {n:,}: about {longer:.0f} s more, of {options.seconds:.0f} s in all"
                     break
             try:
-                with nullcontext(shared) if shared else process_of(name, options) as ask:
+                with nullcontext(one_process) if one_process else process_of(name, options) as ask:
                     rows.append(ask(n))
             except (ChildProcessError, BrokenPipeError) as error:
                 result["stopped"] = f"at {n:,}: {error}"
@@ -531,9 +532,9 @@ def main() -> None:
     result: dict[str, Any] = {"device": device, "machine": machine(), "tables": {}}
     earlier = options.out / f"{stem}.json"
     if earlier.exists():
-        kept = json.loads(earlier.read_text())
-        if kept["device"] == device and kept["machine"]["cpu"] == result["machine"]["cpu"]:
-            result["tables"] = kept["tables"]
+        before = json.loads(earlier.read_text())
+        if before["device"] == device and before["machine"]["cpu"] == result["machine"]["cpu"]:
+            result["tables"] = before["tables"]
     for name in options.only:
         for table in grow(name, backend, options):
             result["tables"][name] = table
