@@ -18,7 +18,7 @@ from defocus.psf.bands import parse_bands
 from defocus.psf.engine import FittedPsf, PsfOptions
 from defocus.psf.simple import disk
 from defocus.psf.window import larger_window, window_for
-from defocus.render.node_psfs import find_node_psfs, mirrored
+from defocus.render.node_psfs import NodePsfs, find_node_psfs
 from defocus.render.photograph import hidden_note
 
 from .conftest import smooth_noise
@@ -57,8 +57,8 @@ def test_a_bright_point_shows_the_psf_of_its_place(whole: Camera) -> None:
     seen = made.blurred.linear[row - 8 : row + 8, column - 8 : column + 8, 1] / 100.0
     # Pixels beside the point lie between nodes and have a few hundredths of their neighbours' PSFs.
     assert np.abs(seen - psf).sum() < 0.01
-    for across, down in ((True, False), (False, True), (True, True)):
-        assert np.abs(seen - mirrored(psf, across, down)).sum() > 0.05
+    for axes in ((0,), (1,), (0, 1)):  # mirrored about pixel 8
+        assert np.abs(seen[1:, 1:] - np.flip(psf[1:, 1:], axes)).sum() > 0.05
     assert made.report["nodes"] == [5, 5]
     assert made.report["psfs_computed"] == 9  # a quarter of the field, its edges included
     assert made.report["psfs_refused"] == []
@@ -86,11 +86,14 @@ def test_a_mirrored_scene_gives_a_mirrored_photograph(whole: Camera) -> None:
 
 def test_mirroring_keeps_the_point() -> None:
     for size in (16, 17):
-        psf = np.zeros((1, size, size))
-        psf[0, size // 2 + 2, size // 2 - 3] = 1.0
-        assert np.argwhere(mirrored(psf, True, False))[0].tolist() == [0, size // 2 + 2, size // 2 + 3]
-        assert np.argwhere(mirrored(psf, False, True))[0].tolist() == [0, size // 2 - 2, size // 2 - 3]
-        assert np.array_equal(mirrored(psf, False, False), psf)
+        psf = np.zeros((1, size, size), np.float32)
+        psf[0, size // 2 - 2, 0] = 1.0  # in an even window no pixel is its mirror image
+        nodes = [[(0, across, down) for across in (False, True)] for down in (False, True)]
+        psfs = NodePsfs(size, parse_bands("d"), 1, 0.0, (), (), nodes, {(0, 0): psf}, [0], [[]])
+        for row, column in np.ndindex(2, 2):
+            (kernel,) = psfs.at(row, column)
+            place = np.argwhere(kernel[0])[0] - kernel.shape[-1] // 2
+            assert place.tolist() == [2 if row else -2, size // 2 if column else -(size // 2)]
 
 
 def test_blur_radii_of_a_map(small: Camera) -> None:

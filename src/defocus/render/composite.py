@@ -26,8 +26,10 @@ and is cut off. Kernels hold the point in pixel size // 2, sum to what the light
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,9 +54,25 @@ def mirror_index(index: Int[np.ndarray, " n"], pixels: int) -> Int[np.ndarray, "
     return np.minimum(index, 2 * pixels - 1 - index)
 
 
+def kernel_reach(size: int) -> tuple[int, int]:
+    """Pixels before and behind a pixel from which a kernel of `size` can bring light to it."""
+    return size - 1 - size // 2, size // 2
+
+
+def embedded(
+    psfs: Sequence[Float[np.ndarray, "bands _ _"]], kernel_px: int
+) -> Float[np.ndarray, "psfs bands kernel kernel"]:
+    """PSFs of different windows as kernels of one size, the point in pixel kernel_px // 2."""
+    kernels = np.zeros((len(psfs), psfs[0].shape[0], kernel_px, kernel_px), np.float32)
+    for kernel, psf in zip(kernels, psfs, strict=True):
+        first = kernel_px // 2 - psf.shape[-1] // 2
+        kernel[:, first : first + psf.shape[-1], first : first + psf.shape[-1]] = psf
+    return kernels
+
+
 def extend(image: Shaped[Array, "rows cols *channels"], size: int) -> Shaped[Array, "more_rows more_cols *channels"]:
     """The image continued by reflection, for kernels of `size` pixels."""
-    before, after = size - 1 - size // 2, size // 2  # pixels that the kernel can reach
+    before, after = kernel_reach(size)
     rows, cols = (mirror_index(np.arange(-before, n + after), n) for n in image.shape[:2])
     return image[rows][:, cols]
 
@@ -99,6 +117,55 @@ def require_kernel(coc_px: Float[Array, "layers"], used: Bool[Array, "layers"], 
         )
 
 
+class Canvas(eqx.Module):
+    """What the layers so far, from the nearest on, have put together."""
+
+    light: Float[Array, "*batch 3 rows cols"]  # N
+    seen: Float[Array, "*batch bands rows cols"]  # 1 − T
+    room: Float[Array, "*batch parts bands rows cols"]  # T, of each part of the pupil
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], *, bands: int, parts: int) -> Canvas:
+        """A canvas of `shape` = (*batch, rows, cols) with nothing on it."""
+        *batch, rows, cols = shape
+        return Canvas(
+            jnp.zeros((*batch, 3, rows, cols), jnp.float32),
+            jnp.zeros((*batch, bands, rows, cols), jnp.float32),
+            jnp.ones((*batch, parts, bands, rows, cols), jnp.float32),
+        )
+
+    def with_layer(
+        self, wide: Surfaces, index: Float[Array, ""], psf: Float[Array, "bands size size"], coc_px: Float[Array, ""]
+    ) -> Canvas:
+        """The canvas with the next layer behind; `wide` are the surfaces as far around it as the kernel reaches."""
+        (parts, _, rows, cols), size = self.room.shape, psf.shape[-1]
+        lengths = (transform_length(rows, size), transform_length(cols, size))
+        here = wide.opacity * jnp.maximum(1.0 - jnp.abs(wide.front_position - index), 0.0)
+        behind = jnp.where(wide.has_back, jnp.maximum(1.0 - jnp.abs(wide.back_position - index), 0.0), 0.0)
+        front, back = jnp.moveaxis(wide.front, -1, 0), jnp.moveaxis(wide.back, -1, 0)
+        planes = jnp.concatenate([here * front + behind * back, (here + behind)[None]])
+        kernels = _in_parts(psf, coc_px, parts)  # [parts, bands, size, size]
+        kernel_spectra = transform(kernels, lengths)
+        spectra = transform(planes, lengths)
+        colour = valid_part(kernel_spectra * spectra[:3], lengths, (rows, cols), size)  # [parts, 3, rows, cols]
+        cover = valid_part(kernel_spectra * spectra[3], lengths, (rows, cols), size)
+        part_sum = kernels.sum((-2, -1), keepdims=True)
+        cover = jnp.maximum(cover / jnp.maximum(part_sum, 1e-20), 0.0)
+        kept = jnp.where(cover > self.room, self.room / jnp.maximum(cover, 1e-20), 1.0)
+        share = part_sum / jnp.maximum(part_sum.sum(0), 1e-20)
+        # Added one by one: XLA on the CPU (jax 0.10.2) compiles (kept * colour).sum(0) with one band wrongly.
+        return Canvas(
+            self.light + sum(kept[part] * colour[part] for part in range(parts)),
+            self.seen + sum(share[part] * kept[part] * cover[part] for part in range(parts)),
+            jnp.maximum(self.room - kept * cover, 0.0),
+        )
+
+    @property
+    def picture(self) -> Float[Array, "*batch rows cols 3"]:
+        """What a sensor sees of it, linear RGB."""
+        return jnp.moveaxis(self.light / jnp.maximum(self.seen, 1e-6), -3, -1)
+
+
 @partial(jax.jit, static_argnames="parts")
 def composite(
     surfaces: Surfaces,
@@ -113,47 +180,16 @@ def composite(
     pupil shows in them. A PSF's sum is kept: less than 1 darkens the picture.
     """
     layers, bands, size, _ = psfs.shape
-    rows, cols = surfaces.opacity.shape
-    lengths = (transform_length(rows, size), transform_length(cols, size))
     wide = jax.tree.map(lambda leaf: extend(leaf, size), surfaces)
-    front, back = jnp.moveaxis(wide.front, -1, 0), jnp.moveaxis(wide.back, -1, 0)
-    cut = jnp.asarray(_sectors(size, parts))
 
     def add(
-        state: tuple[
-            Float[Array, "3 rows cols"], Float[Array, "bands rows cols"], Float[Array, "parts bands rows cols"]
-        ],
-        layer: tuple[Float[Array, ""], Float[Array, "bands size size"], Float[Array, ""]],
-    ) -> tuple[tuple[Array, Array, Array], None]:
-        light, seen, room = state
-        index, psf, coc = layer
-        here = wide.opacity * jnp.maximum(1.0 - jnp.abs(wide.front_position - index), 0.0)
-        behind = jnp.where(wide.has_back, jnp.maximum(1.0 - jnp.abs(wide.back_position - index), 0.0), 0.0)
-        planes = jnp.concatenate([here * front + behind * back, (here + behind)[None]])
-        kernels = _in_parts(psf, coc, cut)  # [parts, bands, size, size]
-        kernel_spectra = transform(kernels, lengths)
-        spectra = transform(planes, lengths)
-        colour = valid_part(kernel_spectra * spectra[:3], lengths, (rows, cols), size)  # [parts, 3, rows, cols]
-        cover = valid_part(kernel_spectra * spectra[3], lengths, (rows, cols), size)
-        part_sum = kernels.sum((-2, -1), keepdims=True)
-        cover = jnp.maximum(cover / jnp.maximum(part_sum, 1e-20), 0.0)
-        kept = jnp.where(cover > room, room / jnp.maximum(cover, 1e-20), 1.0)
-        share = part_sum / jnp.maximum(part_sum.sum(0), 1e-20)
-        # Added one by one: XLA on the CPU (jax 0.10.2) compiles (kept * colour).sum(0) with one band wrongly.
-        return (
-            light + sum(kept[part] * colour[part] for part in range(parts)),
-            seen + sum(share[part] * kept[part] * cover[part] for part in range(parts)),
-            jnp.maximum(room - kept * cover, 0.0),
-        ), None
+        canvas: Canvas, layer: tuple[Float[Array, ""], Float[Array, "bands size size"], Float[Array, ""]]
+    ) -> tuple[Canvas, None]:
+        return canvas.with_layer(wide, *layer), None
 
-    start = (
-        jnp.zeros((3, rows, cols), jnp.float32),
-        jnp.zeros((bands, rows, cols), jnp.float32),
-        jnp.ones((parts, bands, rows, cols), jnp.float32),
-    )
+    start = Canvas.empty(surfaces.opacity.shape, bands=bands, parts=parts)
     index = jnp.arange(layers, dtype=jnp.float32)
-    (light, seen, _), _ = jax.lax.scan(add, start, (index, psfs, coc_px), reverse=True)
-    return jnp.moveaxis(light / jnp.maximum(seen, 1e-6), 0, -1)
+    return jax.lax.scan(add, start, (index, psfs, coc_px), reverse=True)[0].picture
 
 
 @jax.jit
@@ -213,12 +249,12 @@ def _sectors(size: int, parts: int, fine: int = 4) -> Float[np.ndarray, "parts s
 
 
 def _in_parts(
-    psf: Float[Array, "bands size size"], coc_px: Float[Array, ""], cut: Float[Array, "parts size size"]
+    psf: Float[Array, "bands size size"], coc_px: Float[Array, ""], parts: int
 ) -> Float[Array, "parts bands size size"]:
     """A layer's PSF in sectors of the pupil. Near the focus there are none to tell apart: equal parts of all of it."""
-    parts = cut.shape[0]
     if parts == 1:
         return psf[None]
+    cut = jnp.asarray(_sectors(psf.shape[-1], parts))
     # Light of points in front of the focus crosses the sensor before it comes together: the pupil is turned by 180°.
     turned = jnp.roll(jnp.flip(cut, (1, 2)), 1 - cut.shape[-1] % 2, (1, 2))
     cut = jnp.where(coc_px < 0.0, turned, cut)

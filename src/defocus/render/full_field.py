@@ -2,31 +2,36 @@
 
 PSFs are known on a grid of nodes that spans the photograph. Between four nodes the picture is the bilinear mean of the
 four pictures that the nodes' PSFs would give; the weights sum to 1 and change continuously, so there are no seams.
-Memory is bounded by tiles: each lies in one cell of the grid and is rendered with a margin of a whole kernel (half for
-the blur, half for what the blur shows from behind edges), the photograph being reflected at its borders. Of the scene's
-layers a tile renders only those that occur in it.
+Memory is bounded by tiles: each lies in one cell of the grid and sees a margin of a whole kernel (half for the blur,
+half for what the blur shows from behind edges), the photograph being reflected at its borders. Surfaces are found for
+the whole photograph, or for a row of tiles of a large one: tiles agree on what is hidden. A layer is
+blurred in the window of its own PSF, and only in tiles that it reaches into: a layer near the focus has a small
+transform, whatever the largest blur is. One program serves each size of window, however many layers there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise, product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ..errors import DefocusError
 from ..scene.front_and_back import Surfaces, find_surfaces
-from ..scene.layers import BUCKET, Layers
+from ..scene.layers import Layers
 from ..srgb import check_floats
-from .composite import composite, mirror_index, require_kernel
+from .composite import Canvas, embedded, kernel_reach, mirror_index, require_kernel
 
-TILE_PX = 512  # with a kernel of 128 pixels, an FFT of 900
+TILE_PX = 512  # with a kernel of 128 pixels, an FFT of 640
+SURFACE_PIXELS = 2**22  # of a photograph whose surfaces are found at once; in larger ones, along a row of tiles
 
-PsfsAtNode = Callable[[int, int], Float[np.ndarray, "layers bands size size"]]
+NodeKernels = Sequence[Float[np.ndarray, "bands _ _"]]  # of each layer, in a window of its own
+PsfsAtNode = Callable[[int, int], NodeKernels]
 
 
 def node_places(pixels: int, nodes: int) -> Float[np.ndarray, "nodes"]:
@@ -48,8 +53,8 @@ def render_photograph(
     """The defocused photograph, linear RGB, of light [rows, cols, 3] and blur radii [rows, cols].
 
     `psfs` is an array [node rows, node columns, layers, bands, size, size], or a function of a node's row and column
-    that is called once for each of `nodes` = (rows, columns); no more than two rows of nodes are kept. Nodes stand at
-    `node_places`.
+    that is called once for each of `nodes` = (rows, columns) and gives each layer's PSF [bands, size, size] in a window
+    of its own; no more than two rows of nodes are kept. Nodes stand at `node_places`.
     """
     check_floats(linear, "linear light")
     photo, coc = np.asarray(linear, np.float32), np.asarray(coc_px, np.float32)
@@ -67,49 +72,55 @@ def render_photograph(
     if tile_px < 16 or parts < 1:
         raise DefocusError(f"tiles of {tile_px} px, {parts} parts; expected tiles of 16 px or more and a part or more")
 
-    kernels: dict[tuple[int, int], Float[Array, "layers bands size size"]] = {}
+    kernels: dict[tuple[int, int], NodeKernels] = {}
+    blur = np.asarray(layers.coc_px)
 
-    def at_node(node: tuple[int, int]) -> Float[Array, "layers bands size size"]:
+    def at_node(node: tuple[int, int]) -> NodeKernels:
         if node not in kernels:
-            kernel = jnp.asarray(psfs(*node) if callable(psfs) else psfs[node], jnp.float32)
-            if kernel.ndim != 4 or kernel.shape[0] != layers.coc_px.shape[0]:
+            own = psfs(*node) if callable(psfs) else psfs[node]
+            if len(own) != len(blur) or any(psf.ndim != 3 for psf in own):
                 raise DefocusError(
-                    f"PSFs of shape {kernel.shape} at node {node} for {layers.coc_px.shape[0]} layers; expected "
-                    "[layers, bands, size, size]"
+                    f"PSFs of shapes {sorted({psf.shape for psf in own})} at node {node}, {len(own)} for {len(blur)} "
+                    "layers; expected [bands, size, size] for each layer"
                 )
-            require_kernel(layers.coc_px, layers.used, kernel.shape[-1])
-            kernels[node] = kernel
+            sizes = np.array([psf.shape[-1] for psf in own])
+            for size in np.unique(sizes).tolist():
+                require_kernel(layers.coc_px, layers.used & (sizes == size), size)
+            kernels[node] = list(own)
         return kernels[node]
 
-    position = np.asarray(layers.position)
     places = tuple(node_places(n, count) for n, count in zip(coc.shape, nodes, strict=True))
     spans = tuple(_cells(n, at) for n, at in zip(coc.shape, places, strict=True))
     # One shape for all tiles: as large as the largest cell, up to tile_px.
     tile = tuple(min(tile_px, -(-max(end - start for start, end in span) // 16) * 16) for span in spans)
     blurred = np.empty_like(photo)
-    done = 0
+    done, strip = 0, slice(0)  # rows whose surfaces are known
     for i, down in enumerate(spans[0]):
         for key in [key for key in kernels if key[0] < i]:
             del kernels[key]
         for j, across in enumerate(spans[1]):
             corners = list(product(range(i, min(i + 2, nodes[0])), range(j, min(j + 2, nodes[1]))))
             for top, left in product(range(*down, tile[0]), range(*across, tile[1])):
-                margin = at_node(corners[0]).shape[-1]
-                at_rows = mirror_index(np.arange(top - margin, top + tile[0] + margin), coc.shape[0])
-                at_cols = mirror_index(np.arange(left - margin, left + tile[1] + margin), coc.shape[1])
-                window = np.ix_(at_rows, at_cols)
-                cut = Layers(layers.coc_px, layers.depth_m, layers.used, jnp.asarray(position[window]), layers.step_px)
-                surfaces, occurs = _tile_surfaces(jnp.asarray(photo[window]), jnp.asarray(coc[window]), cut)
-                present, renumbered = _present(np.asarray(occurs))
-                weights = _blend(places, corners, (top, left), tile)
-                picture = _render_tile(
+                at_corners = list(zip(*map(at_node, corners), strict=True))  # [layer][corner]
+                sizes = [max(psf.shape[-1] for psf in layer) for layer in at_corners]
+                margin = max(sizes)
+                rows = _surface_rows(top - margin, tile[0] + 2 * margin, coc.shape)
+                if rows != strip:
+                    strip = rows
+                    surfaces = find_surfaces(jnp.asarray(photo[rows]), jnp.asarray(coc[rows]), _cut(layers, rows))
+                near_tile, away = _around_tile(
                     surfaces,
-                    jnp.stack([at_node(corner)[present] for corner in corners]),
-                    layers.coc_px[present],
-                    jnp.asarray(renumbered),
-                    jnp.asarray(weights),
-                    parts=parts,
+                    mirror_index(np.arange(top - margin, top + tile[0] + margin), coc.shape[0]) - rows.start,
+                    mirror_index(np.arange(left - margin, left + tile[1] + margin), coc.shape[1]),
+                    margin=margin,
+                    layers=len(blur),
                 )
+                bands = at_corners[0][0].shape[0]
+                canvas = Canvas.empty((len(corners), *tile), bands=bands, parts=parts)
+                for layer in np.flatnonzero(np.asarray(away) <= [max(kernel_reach(size)) for size in sizes])[::-1]:
+                    psf = jnp.asarray(embedded(at_corners[layer], sizes[layer]))
+                    canvas = _with_layer(canvas, near_tile, np.float32(layer), psf, blur[layer], margin=margin)
+                picture = _blended(canvas, jnp.asarray(_blend(places, corners, (top, left), tile)))
                 bottom, right = min(top + tile[0], down[1]), min(left + tile[1], across[1])
                 blurred[top:bottom, left:right] = np.asarray(picture)[: bottom - top, : right - left]
                 done += (bottom - top) * (right - left)
@@ -118,59 +129,59 @@ def render_photograph(
     return blurred
 
 
-@jax.jit
-def _tile_surfaces(
-    linear: Float[Array, "rows cols 3"], coc_px: Float[Array, "rows cols"], layers: Layers
-) -> tuple[Surfaces, Bool[Array, "layers"]]:
-    """Front and back of a tile with its margin, and which layers occur in them."""
-    surfaces = find_surfaces(linear, coc_px, layers)
-    occurs = jnp.zeros(layers.coc_px.shape, bool)
-    behind = jnp.where(surfaces.has_back, surfaces.back_position, surfaces.front_position)
-    for position in (surfaces.front_position, behind):
+def _surface_rows(first: int, count: int, shape: tuple[int, ...]) -> slice:
+    """Rows of a photograph of `shape` whose surfaces are found together, for tiles that see `count` rows of them."""
+    count = shape[0] if math.prod(shape) <= SURFACE_PIXELS else min(count, shape[0])
+    first = min(max(first, 0), shape[0] - count)
+    return slice(first, first + count)
+
+
+def _cut(layers: Layers, rows: slice) -> Layers:
+    return Layers(layers.coc_px, layers.depth_m, layers.used, layers.position[rows], layers.step_px)
+
+
+@partial(jax.jit, static_argnames=("margin", "layers"))
+def _around_tile(
+    surfaces: Surfaces, rows: Int[Array, " rows"], cols: Int[Array, " cols"], *, margin: int, layers: int
+) -> tuple[Surfaces, Int[Array, "layers"]]:
+    """Front and back of a tile with its margin, and how many pixels outside the tile each layer begins."""
+    near = jax.tree.map(lambda leaf: leaf[rows[:, None], cols], surfaces)
+    steps = [np.arange(n) for n in near.opacity.shape]
+    outside = [np.maximum(margin - at, at - (len(at) - 1 - margin)).clip(0) for at in steps]
+    distance = jnp.asarray(np.maximum(outside[0][:, None], outside[1]).astype(np.int32).ravel())
+    away = jnp.full(layers, np.iinfo(np.int32).max, jnp.int32)
+    behind = jnp.where(near.has_back, near.back_position, near.front_position)
+    for position in (near.front_position, behind):
         for edge in (jnp.floor(position), jnp.ceil(position)):
-            occurs = occurs.at[edge.astype(jnp.int32).ravel()].set(True)
-    return surfaces, occurs
+            away = away.at[edge.astype(jnp.int32).ravel()].min(distance)
+    return near, away
 
 
-@partial(jax.jit, static_argnames="parts")
-def _render_tile(
+@partial(jax.jit, static_argnames="margin", donate_argnums=0)
+def _with_layer(
+    canvas: Canvas,
     surfaces: Surfaces,
-    psfs: Float[Array, "corners layers bands size size"],
-    coc_px: Float[Array, "layers"],
-    renumbered: Float[Array, "all_layers"],
-    weights: Float[Array, "corners tile_rows tile_cols"],
+    layer: Float[Array, ""],
+    psfs: Float[Array, "corners bands size size"],
+    coc_px: Float[Array, ""],
     *,
-    parts: int,
+    margin: int,
+) -> Canvas:
+    """The canvases of the cell's corners with one more layer; surfaces have a margin of so many pixels."""
+    rows, cols = canvas.light.shape[-2:]
+    before, after = kernel_reach(psfs.shape[-1])
+    inner = slice(margin - before, margin + rows + after), slice(margin - before, margin + cols + after)
+    wide = jax.tree.map(lambda leaf: leaf[inner], surfaces)
+    return jax.vmap(lambda canvas, psf: canvas.with_layer(wide, layer, psf, coc_px))(canvas, psfs)
+
+
+@jax.jit
+def _blended(
+    canvas: Canvas, weights: Float[Array, "corners tile_rows tile_cols"]
 ) -> Float[Array, "tile_rows tile_cols 3"]:
-    """The mean of the pictures that the PSFs of the cell's corners give, without the margin."""
-
-    def number(position: Float[Array, "rows cols"]) -> Float[Array, "rows cols"]:
-        whole = jnp.floor(position)
-        return renumbered[whole.astype(jnp.int32)] + (position - whole)
-
-    inner = Surfaces(
-        surfaces.front,
-        number(surfaces.front_position),
-        surfaces.opacity,
-        surfaces.back,
-        number(surfaces.back_position),
-        surfaces.has_back,
-    )
-    pictures = jax.vmap(lambda psf: composite(inner, psf, coc_px, parts=parts))(psfs)
-    margin = psfs.shape[-1]
-    rows, cols = weights.shape[1:]
-    inside = pictures[:, margin : margin + rows, margin : margin + cols]
+    """The mean of the pictures that the PSFs of the cell's corners give."""
     # Added one by one, for the compiler's sake: see `composite`.
-    return sum((w[..., None] * p for w, p in zip(weights, inside, strict=True)), jnp.float32(0.0))
-
-
-def _present(occurs: Bool[np.ndarray, "layers"]) -> tuple[Int[np.ndarray, "present"], Float[np.ndarray, "layers"]]:
-    """The layers that occur, padded with the last of them to a whole bucket, and every layer's new number."""
-    present = np.flatnonzero(occurs)
-    # Padding layers stand before the far end, where no pixel is.
-    padding = -len(present) % BUCKET
-    renumbered = np.cumsum(occurs) - 1.0 + padding
-    return np.concatenate([np.repeat(present[:1], padding), present]), renumbered.astype(np.float32)
+    return sum((w[..., None] * p for w, p in zip(weights, canvas.picture, strict=True)), jnp.float32(0.0))
 
 
 def _cells(pixels: int, places: Float[np.ndarray, "nodes"]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ steps of 5 % towards the centre, stands in for it, and the report says so. If no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from ..psf.bands import Bands
 from ..psf.engine import FittedPsf, PsfOptions
 from ..psf.method import Method
 from ..psf.window import SPILL
+from .composite import embedded
 from .full_field import node_places
 
 if TYPE_CHECKING:
@@ -84,28 +85,12 @@ class NodePsfs:
     source: list[int]  # for each layer the used layer whose PSF it has
     light_mm2: list[list[float | None]]  # at each node, of the layer nearest to the focus; None: the method's unknown
 
-    def at(self, row: int, column: int) -> Float[np.ndarray, "layers bands size size"]:
-        """The PSFs of all layers at a node."""
+    def at(self, row: int, column: int) -> list[Float[np.ndarray, "bands _ _"]]:
+        """The PSF of each layer at a node, in odd windows: an even one has no mirror image about its point."""
         place, across, down = self.nodes[row][column]
-        kernels = embedded([self.psfs[place, source] for source in self.source], self.kernel_px)
-        return mirrored(kernels, across, down)
-
-
-def embedded(
-    psfs: Sequence[Float[np.ndarray, "bands _ _"]], kernel_px: int
-) -> Float[np.ndarray, "psfs bands kernel kernel"]:
-    """PSFs of different windows as kernels of one size, the point in pixel kernel_px // 2."""
-    kernels = np.zeros((len(psfs), psfs[0].shape[0], kernel_px, kernel_px), np.float32)
-    for kernel, psf in zip(kernels, psfs, strict=True):
-        first = kernel_px // 2 - psf.shape[-1] // 2
-        kernel[:, first : first + psf.shape[-1], first : first + psf.shape[-1]] = psf
-    return kernels
-
-
-def mirrored(psf: Float[np.ndarray, "*any size size"], across: bool, down: bool) -> Float[np.ndarray, "*any size size"]:
-    """Mirrored about pixel size // 2, left to right and top to bottom; an even size has one row more on one side."""
-    axes = tuple(axis for axis, flip in ((-1, across), (-2, down)) if flip)
-    return np.roll(np.flip(psf, axes), 1 - psf.shape[-1] % 2, axes) if axes else psf
+        axes = tuple(axis for axis, flip in ((-1, across), (-2, down)) if flip)
+        psfs = (self.psfs[place, source] for source in self.source)
+        return [np.flip(embedded([psf], psf.shape[-1] | 1)[0], axes) for psf in psfs]
 
 
 def find_node_psfs(

@@ -19,7 +19,7 @@ from ..psf.comparison import ComparisonRequests
 from ..psf.engine import FittedPsf, PsfOptions, Side, TracedRequests
 from ..psf.method import WAVE, Method
 from ..psf.paper import PAPER
-from ..render.node_psfs import embedded
+from ..render.composite import embedded
 from .plan import Plan
 from .recipe import Recipe
 
