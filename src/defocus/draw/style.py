@@ -11,6 +11,7 @@ import contextlib
 import io
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def nice_length(target: float) -> float:
     return next(m * power for m in (5.0, 2.0, 1.0) if m * power <= target * (1.0 + 1e-9))
 
 
+@lru_cache(4096)
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Width of a line of text in inches; size in points."""
     if not text.strip():

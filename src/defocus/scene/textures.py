@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -44,10 +45,15 @@ def hex_colour(code: str) -> Float[np.ndarray, "3"]:
 
 def ramp(t: Float[np.ndarray, "*shape"], codes: Sequence[str]) -> Float[np.ndarray, "*shape 3"]:
     """Colours along a list of sRGB codes, t from 0 to 1."""
+    return _ramp_table(tuple(codes)).take((t * (RAMP_STEPS - 1) + 0.5).astype(np.int32), axis=0, mode="clip")
+
+
+@lru_cache
+def _ramp_table(codes: tuple[str, ...]) -> Float[np.ndarray, "steps 3"]:
+    """The colours of a ramp: kept, because a scene has hundreds of leaves in the same few."""
     stops = np.stack([hex_colour(code) for code in codes])
     at, steps = np.linspace(0.0, 1.0, len(codes)), np.linspace(0.0, 1.0, RAMP_STEPS)
-    table = np.stack([np.interp(steps, at, stops[:, band]) for band in range(3)], axis=-1).astype(np.float32)
-    return table.take((t * (RAMP_STEPS - 1) + 0.5).astype(np.int32), axis=0, mode="clip")
+    return np.stack([np.interp(steps, at, stops[:, band]) for band in range(3)], axis=-1).astype(np.float32)
 
 
 def smooth(x: Float[np.ndarray, "*shape"], low: float, high: float) -> Float[np.ndarray, "*shape"]:
