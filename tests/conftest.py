@@ -47,6 +47,7 @@ FAMILIES = {
     "psf": (
         "test_psf_camera.py",
         "test_psf.py",
+        "test_rays_and_waves.py",
         "test_cli_blur.py",
         "test_alignment.py",
         "test_draw_psf.py",
@@ -60,6 +61,8 @@ FAMILIES = {
         "test_bad_input.py",
         "test_show.py",
         "test_repair.py",
+        "test_labels.py",
+        "test_sampling.py",
     ),
     "gradients": ("test_programs_of_users.py", "test_gradients.py"),
     "survey": (
