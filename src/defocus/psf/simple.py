@@ -29,9 +29,10 @@ def disk(radius_px: float, size: int) -> Float[np.ndarray, "size size"]:
     # Along x exactly, from the chords; along y by the midpoints of fine rows.
     rows = 256
     y = edges[0] + (np.arange(size * rows) + 0.5) / rows
-    chord = radius * np.sqrt(np.maximum(1.0 - (y / radius) ** 2, 0.0))[:, None]
-    reach = np.clip(edges[None, :], -chord, chord)
-    psf = np.diff(reach, axis=1).reshape(size, rows, size).mean(axis=1)
+    chords = radius * np.sqrt(np.maximum(1.0 - (y / radius) ** 2, 0.0)).reshape(size, rows, 1)
+    psf = np.zeros((size, size))
+    for row in np.flatnonzero(chords.any(axis=1)):  # one at a time: all would be a gigabyte for 512 pixels
+        psf[row] = np.diff(np.clip(edges, -chords[row], chords[row]), axis=1).mean(axis=0)
     if psf.sum() <= 0.0:  # a disc far smaller than a row
         psf[size // 2, size // 2] = 1.0
     return psf / psf.sum()
