@@ -79,6 +79,7 @@ def test_points_per_pixel_are_enough(summicron: Lens) -> None:
     assert abs(psf.report["energy_outside"] - finer.report["energy_outside"]) < 1e-3
 
 
+@pytest.mark.usefixtures("quick_programs")
 def test_an_iris_has_corners(summicron: Lens) -> None:
     """Foreground blur shows the polygon upright, background blur turned by 180°; its area is the round stop's."""
     blades = Blades(5, rotation_deg=90.0)
@@ -91,6 +92,7 @@ def test_an_iris_has_corners(summicron: Lens) -> None:
     assert corner(far.array[0], 5) == pytest.approx((90.0 + 180.0) % 72.0, abs=2.0)
 
 
+@pytest.mark.usefixtures("quick_programs")
 def test_an_iris_keeps_its_orientation_over_the_field(summicron: Lens) -> None:
     """The blades are fixed to the camera: at a field to the right the corner still points up."""
     camera = Camera(summicron, focus_m=2.0, f_number=5.6, blades=Blades(3, rotation_deg=90.0), pixel_um=2.0)
