@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,7 @@ from ..optics.batch import over_lenses
 from ..optics.system import System
 from .bands import Bands
 from .method import WAVE, PsfMethod, SampleCount
+from .pixel_integral import is_cheaper, pixel_intensity
 from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .pupil_function import PupilFunction
@@ -46,6 +47,7 @@ WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens l
 MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
 FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of coarse PSFs
 OF_RAYS = 0  # points per pixel, where light is that of rays
+OF_PIXELS = 10**6  # where it is the integral over each pixel
 RAY_ERROR = 0.01  # relative L1, as it is estimated, up to which a PSF is that of its rays
 
 Side = Literal["left", "right"]
@@ -127,7 +129,7 @@ class PsfBatch:
     pixel_um: Float[np.ndarray, " requests"]
     reports: tuple[Report, ...]
 
-    @property
+    @cached_property
     def ok(self) -> np.ndarray:
         """Which requests succeeded; the others' PSFs are zero and their report's `status` says why."""
         return np.array([report["status"] == "ok" for report in self.reports])
@@ -252,8 +254,10 @@ class TracedRequests:
             blur_px = np.abs(optics.wavefront.blur).max((1, 2, 3))[:, None] / pixel[:, None]
             cells = _counts(CELLS_PER_PIXEL * blur_px, None, partial(bucket, sizes=CELL_BUCKETS[backend_kind()]))
             samples, points = np.where(rays, cells, samples), np.where(rays, OF_RAYS, points)
+        if not asked:
+            points = np.where(is_cheaper(samples, points, size), OF_PIXELS, points)
         status = _statuses(optics, samples)
-        across = size * points.max(1)
+        across = size * np.where(points < OF_PIXELS, points, 0).max(1)
         for row in np.flatnonzero(across > MOST_POINTS):
             status[row] = (
                 f"takes {across[row]} points across its window, more than {MOST_POINTS}: take a smaller window"
@@ -270,9 +274,11 @@ class TracedRequests:
 
         def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
             (count, supersample), pairs = job
-            batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // max(count, size * supersample) ** 2))
+            across = 2 * count if supersample == OF_PIXELS else max(count, size * supersample)
+            batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // across**2))
             own = {"transform": self.method.transform, "one_period": self.method.one_period}
-            way = {"of": ray_intensity} if supersample == OF_RAYS else {"supersample": supersample, **own}
+            others: dict[int, Any] = {OF_RAYS: {"of": ray_intensity}, OF_PIXELS: {"of": pixel_intensity}}
+            way = others.get(supersample, {"supersample": supersample, **own})
             for start in range(0, len(pairs), batch):
                 part = pairs[start : start + batch]
                 rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles

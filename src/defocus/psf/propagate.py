@@ -143,13 +143,13 @@ def intensity(
     if one_period:
         reach = pupil.wavelength * samples / (4.0 * pupil.half)
         density = jnp.where((jnp.abs(y)[:, None] <= reach[1]) & (jnp.abs(x)[None, :] <= reach[0]), density, 0.0)
-    fine = _unbend(density, x, y, step, pupil.bend) * (cell * step**2 / total).astype(dtype)
+    fine = unbend(density, x, y, step, pupil.bend) * (cell * step**2 / total).astype(dtype)
     pixels = fine.reshape(size, supersample, size, supersample).sum(axis=(1, 3))
     strehl = jnp.max(density) / amplitude**2
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
 
 
-def _unbend(
+def unbend(
     fine: Float[Array, "points points"],
     x: Float[Array, " points"],
     y: Float[Array, " points"],

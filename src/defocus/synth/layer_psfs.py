@@ -7,23 +7,30 @@ does not hold, or that the lens refuses, rejects its pair.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
 from ..camera import Camera, make_requests
+from ..lens import load_lens
 from ..psf.bands import Bands, picture_bands
 from ..psf.comparison import ComparisonRequests
 from ..psf.engine import FittedPsf, PsfOptions, Side, TracedRequests
 from ..psf.method import WAVE, Method
 from ..psf.paper import PAPER
+from ..psf.sampling import SAMPLE_BUCKETS
+from ..psf.window import points_per_pixel
 from ..render.composite import embedded
 from .plan import Plan
 from .recipe import Recipe
 
 OFFSET_WINDOW, SMOOTH_PX = 32, 1.5
+COMMON_WINDOWS = (16, 64)  # besides
+ANY_LENS = "leica-summicron-50-f2"
 METHODS = {"lens": WAVE, "paper": PAPER}  # of `psf.kind`
 SHAPES: dict[str, Method] = {"gaussian": "gaussian", "disk": "disk"}  # that know the blur radius alone
 
@@ -96,6 +103,21 @@ def find_layer_psfs(
         for (p, k), psf in zip(rows, fitted, strict=True):
             own[p].add(k, blurs[p].recipe.lens, psf)
     return patches
+
+
+def compile_psfs(plan: Plan) -> None:
+    """Compile the programs of a GPU that nearly every plan of PSFs takes, side by side, on the PSF of any lens.
+
+    A minute of work that does not wait for the lenses of the plan; whatever else it takes is compiled as it comes.
+    """
+    if jax.default_backend() == "cpu" or plan.psf.kind != "lens":
+        return
+    requests = make_requests([Camera(load_lens(ANY_LENS))], [float("inf")], [(0.0, 0.0)])
+    traced = TracedRequests(requests, picture_bands(plan.psf.bands))
+    options = replace(_options(plan), samples=SAMPLE_BUCKETS["gpu"][0])
+    windows = [window for window in (OFFSET_WINDOW, *COMMON_WINDOWS) if window <= plan.patch.kernel]
+    with ThreadPoolExecutor(len(windows) + 1) as pool:
+        list(pool.map(lambda window: traced.psfs(window, options, points=points_per_pixel(window)), windows))
 
 
 def find_offsets(plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera]) -> list[tuple[float, float] | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..errors import DatasetError
 from ..files.stores import Store
 from .engines import Engine, Failure, Start, leave_room
 from .folder import Lead, keep_facts, open_ledger, prepare_folder
+from .layer_psfs import compile_psfs
 from .ledger import Ledger, merged_reasons
 from .lens_pool import find_lenses
 from .metadata import is_metadata_of, write_metadata
@@ -114,10 +116,7 @@ def run_plan(
     size than their record says are made again, with `sums` also those that have another sum. `watch` is called with
     the progress.
     """
-    if engine is None:
-        from .engines.local import LocalEngine
-
-        engine = LocalEngine(1)
+    engine = engine or _own_process()
     if not engine.in_process:
         leave_room()  # this process looks at lenses with JAX, too, perhaps on a worker's GPU
     plan, began = as_plan(plan), time.time()
@@ -135,6 +134,7 @@ def run_plan(
         lead = Lead.take(store)
         resumption = Resumption(plan, store, ledger, replan, notice)
         resumption.recover()
+        compiled = _compile_ahead(plan, engine, ledger)
         lenses = find_lenses(plan)
         progress.show("comparing with what is there", watch)
         resumption.begin(sources, lenses)
@@ -146,6 +146,7 @@ def run_plan(
             order = WorkOrder(plan, replace(lead, replans=resumption.replans), mark, lenses, by_name)
             leader = _Leader(plan, store, ledger, engine, partial(PairWorker, order), progress, watch)
             leader.draw([task for split in plan.splits for task in draw_tasks(plan, split, sources[split])])
+            compiled.result()
             limited = leader.make(limit)
             while resumption.settle(lead, leader.failures):
                 lost, limited = True, leader.make(limit)
@@ -166,6 +167,22 @@ def run_plan(
             write_metadata(plan, store, ledger)
         lead.give_back()
         return _summary(plan, ledger, time.time() - began, limited, progress.notices)
+
+
+def _own_process() -> Engine:
+    from .engines.local import LocalEngine
+
+    return LocalEngine(1)
+
+
+def _compile_ahead(plan: Plan, engine: Engine, ledger: Ledger) -> Future[None]:
+    """Begin to compile where this process works and there is something to make: lenses are surveyed meanwhile."""
+    planned = sum(plan.split(split).pairs for split in plan.splits)
+    if not engine.in_process or ledger.counts().get("done", 0) >= planned:
+        nothing: Future[None] = Future()
+        nothing.set_result(None)
+        return nothing
+    return ThreadPoolExecutor(1, thread_name_prefix="compile").submit(compile_psfs, plan)
 
 
 @dataclass
