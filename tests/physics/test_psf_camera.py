@@ -213,7 +213,6 @@ def test_an_object_inside_the_lens_is_refused(summicron: Lens) -> None:
         Camera(summicron, focus_m=2.0).psf(0.004, size=32, bands="d")
 
 
-@pytest.mark.usefixtures("quick_programs")
 def test_the_papers_own_psf(summicron: Lens) -> None:
     """Near ours on the axis; off it its fitted rim and constant amplitude show."""
     camera = Camera(summicron, focus_m=2.0)
