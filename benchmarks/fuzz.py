@@ -320,6 +320,13 @@ def sums(runs: dict[str, Any], name: str) -> dict[str, float]:
     return {key: sum(tally[key] for tally in tallies) for key in ("tried", "refused", "accepted", "failed", "seconds")}
 
 
+def since_failure(runs: dict[str, Any], name: str) -> int:
+    """How many of a kind were tried in runs that began after the last one in which any failed."""
+    own = [(run["machine"]["started"], run["kinds"][name]) for run in runs.values() if name in run["kinds"]]
+    last = max((start for start, tally in own if tally["failed"]), default=-1)
+    return sum(tally["tried"] for start, tally in own if start > last)
+
+
 def write_results(out: Path, runs: dict[str, Any]) -> None:
     """Write the runs to fuzz.json, and their sums to fuzz.md."""
     out.mkdir(parents=True, exist_ok=True)
@@ -334,14 +341,15 @@ def write_results(out: Path, runs: dict[str, Any]) -> None:
         "# Damaged and hostile inputs", "",
         f"{places}; `python benchmarks/fuzz.py`. Failed: any exception but our own, a hang, no memory, an absurd "
         "result.", "",
-        "| kind | what reads it | tried | refused | accepted | failed | ms each |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| kind | what reads it | tried | refused | accepted | failed | tried since, 0 failed | ms each |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]  # fmt: skip
     failures: list[str] = []
     for name, kind in KINDS.items():
         total = sums(runs, name)
         if total["tried"]:
-            numbers = " | ".join(f"{total[key]:,}" for key in ("tried", "refused", "accepted", "failed"))
+            counts = (*(total[key] for key in ("tried", "refused", "accepted", "failed")), since_failure(runs, name))
+            numbers = " | ".join(f"{count:,}" for count in counts)
             lines.append(f"| {name} | {kind.about} | {numbers} | {1e3 * total['seconds'] / total['tried']:.2g} |")
         for seed, run in runs.items():
             for word, times in run["kinds"].get(name, {}).get("failures", {}).items():

@@ -296,6 +296,9 @@ From N = 256 on the time grows with N to the power {in_samples:.2f}, and there w
 window to the power {in_points:.2f}; samples times points would be 2 and 2. Timed once is the sum alone, without
 compilation and without the samples outside the rim.
 
+What is left at the largest N is not a matter of samples: the sum has the paper's amplitude, constant but for 1 / cos θ,
+and ours that of the rays' energy.
+
 ### From which N on it is right
 
 From one sample s to the next, the path to the point x of the sensor changes by Δs · (x − b(s)), where the ray through s

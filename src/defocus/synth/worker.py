@@ -25,7 +25,7 @@ from .tasks import Task, TaskResult
 from .writer import PairWriter
 
 READERS = 4  # threads that read photographs ahead
-GPU_TASKS = 3
+GPU_TASKS = 6  # three leave it idle half of the time
 
 
 @dataclass(frozen=True)
