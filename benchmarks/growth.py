@@ -406,6 +406,7 @@ def markdown(result: dict[str, Any]) -> str:
         "those of a call after the first (median), CPU seconds those of all threads; the first call compiles, or loads "
         "programs that are kept. Exponents: slope of log(seconds) over log(items), and over log(work) where an item's "
         "work depends on the number; upper half of each table.",
+        *(["", result["note"]] if "note" in result else []),
         "",
         "| what grows | from, to | exponent | of CPU seconds | over work | of CPU seconds |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -484,7 +485,9 @@ def draw(out: Path, file: Path) -> None:
                 axis.set_major_locator(LogLocator(numticks=5))
                 axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
                 axis.set_minor_formatter(NullFormatter())
-            axes.set_xlabel(table.axis, fontsize=style.SMALL, labelpad=1.0)
+            axes.set_xlabel(
+                table.axis if table.item != "megapixel" else "megapixels", fontsize=style.SMALL, labelpad=1.0
+            )
             axes.set_title(
                 table.title.replace(", in one call", ""), fontsize=style.SMALL, fontweight="bold", loc="left"
             )
@@ -495,7 +498,7 @@ def draw(out: Path, file: Path) -> None:
                 points = result["tables"][name]["rows"]
                 work = [row.get("work", table.items(row["n"])) for row in points]
                 floor = [points[-1]["seconds"] * w / work[-1] for w in work]
-                count = [row["n"] for row in points]
+                count = [row["n"] / (1e6 if table.item == "megapixel" else 1.0) for row in points]
                 axes.plot(count, floor, color=colour, linewidth=0.6, linestyle=":")
                 axes.plot(count, [row["seconds"] for row in points], color=colour, marker="o", markersize=3.0,
                           linewidth=1.2, label=label)  # fmt: skip

@@ -43,14 +43,14 @@ from defocus.optics.system import Bucket, System, group_by_bucket, pack, refract
 from defocus.optics.trace import Rays, Trace, trace
 from defocus.survey import survey_folder
 from machine import SMALL_LENS, amount, is_quick, machine, read_arguments, write_report
+from versus_optiland import lens_numbers, optiland_lens
 
 WAVELENGTHS = (F_LINE_NM, D_LINE_NM, C_LINE_NM)
 FIELDS = (0.0, 0.7, 1.0)  # of the image radius
 RAYS = amount(1000, quick=16)
 THREADS = 2
 try:
-    import optiland.optic
-    from optiland.materials import IdealMaterial
+    import optiland
     from optiland.rays import RealRays
 except ImportError:
     optiland = None  # type: ignore[assignment]
@@ -153,35 +153,6 @@ def time_survey(folder: Path, repeat: int) -> dict[str, Any]:
 # --- Optiland ---------------------------------------------------------------------------------------------------------
 
 
-def optiland_lens(lens: Lens, wavelength: float) -> Any:
-    """The lens in Optiland, every medium with the constant index that ours has at this wavelength."""
-    index = refractive_indices(lens, wavelength)
-    optic = optiland.optic.Optic()
-    optic.surfaces.add(index=0, thickness=np.inf, material=IdealMaterial(float(index[0])))
-    for i, s in enumerate(lens.surfaces):
-        powers = dict(s.aspheric)
-        shape: dict[str, Any] = {"surface_type": "standard"}
-        if any(p % 2 for p in powers):
-            top = max(powers)
-            shape = {"surface_type": "odd_asphere", "coefficients": [powers.get(p, 0.0) for p in range(1, top + 1)]}
-        elif powers:
-            top = max(powers)
-            shape = {"surface_type": "even_asphere", "coefficients": [powers.get(p, 0.0) for p in range(2, top + 1, 2)]}
-        if powers:
-            shape |= {"tol": 1e-13, "max_iter": 100}
-        optic.surfaces.add(
-            index=i + 1,
-            radius=s.radius,
-            thickness=s.thickness,
-            conic=s.conic,
-            material=IdealMaterial(float(index[i + 1])),
-            is_stop=i == lens.stop,
-            **shape,
-        )
-    optic.surfaces.add(index=len(lens.surfaces) + 1)
-    return optic
-
-
 def optiland_trace(optic: Any, position: np.ndarray, direction: np.ndarray, wavelength: float) -> Any:
     """Trace rays given in the frame of the first vertex to the image plane."""
     ones = np.ones(position.shape[1])
@@ -227,7 +198,7 @@ def agreement(names: Sequence[str], lenses: Sequence[Lens], each: int = 18, coun
             start, heading = np.asarray(rays.position[k])[:, passes], np.asarray(rays.direction[k])[:, passes]
             if not passes.any():
                 continue
-            theirs = optiland_trace(optiland_lens(lens, wavelength), start, heading, wavelength)
+            theirs = optiland_trace(optiland_lens(lens_numbers(lens, wavelength)), start, heading, wavelength)
             p, s = position[k][:, passes], direction[k][:, passes]
             length = -p[2] / s[2]
             index = float(refractive_indices(lens, wavelength)[-1])
@@ -272,7 +243,7 @@ def time_optiland(groups: Sequence[Group], repeat: int, every: int) -> dict[str,
     work, surfaces, count = [], 0, 0
     for group in groups:
         for i in range(0, len(group.lenses), every):
-            optic = optiland_lens(group.lenses[i], D_LINE_NM)
+            optic = optiland_lens(lens_numbers(group.lenses[i], D_LINE_NM))
             work.append((optic, np.asarray(group.rays.position[i]), np.asarray(group.rays.direction[i])))
             surfaces += len(group.lenses[i].surfaces)
             count += 1
