@@ -127,15 +127,22 @@ def psfs_of_a_camera(count: int, options: argparse.Namespace) -> Job:
 
 
 def psf_of_size(depth_m: float) -> Callable[[int, argparse.Namespace], Job]:
-    """One PSF in windows of different size; its work is that of the two matrix products of the propagation."""
+    """One PSF in windows of different size; its work is that of the propagation's transforms."""
 
     def job(size: int, options: argparse.Namespace) -> Job:
+        from defocus.psf.engine import OF_PIXELS, OF_RAYS
+
         camera = _camera()
 
         def call() -> Facts:
             report = camera.psf(depth_m, (0.3, 0.4), size=size, bands="d").report
-            samples, points = report["samples"], max(report["supersample"], 1) * size
-            flop = 8.0 * (samples**2 * points + samples * points**2) if report["supersample"] else samples**2 + size**2
+            samples, points = report["samples"], report["supersample"] * size
+            if report["supersample"] == OF_PIXELS:  # two FFTs of twice the samples
+                flop = 20.0 * (2 * samples) ** 2 * math.log2(2 * samples)
+            elif report["supersample"] == OF_RAYS:
+                flop = samples**2 + size**2
+            else:
+                flop = 8.0 * (samples**2 * points + samples * points**2)
             return {"work": float(flop), "samples": samples, "points_per_pixel": report["supersample"]}
 
         return Job(call)
