@@ -335,10 +335,21 @@ class Camera(eqx.Module):
         return psfs(self, depth_m, field, size, bands, **options)
 
     def trace(
-        self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "rgb", method: Method = "wave"
+        self,
+        depth_m: Sequence[float],
+        field: Sequence[Field],
+        bands: BandsLike = "rgb",
+        method: Method = "wave",
+        *,
+        depth_series: bool = False,
     ) -> TracedRequests:
-        """Points whose wavefronts are traced: PSFs in windows of any size follow without tracing again."""
-        return trace_points([self] * len(depth_m), depth_m, field, parse_bands(bands), method)
+        """Points whose wavefronts are traced: PSFs in windows of any size follow without tracing again.
+
+        With a `depth_series`, wavefronts of many depths at one field come from those of a few (`psf.depth_series`).
+        """
+        return trace_points(
+            [self] * len(depth_m), depth_m, field, parse_bands(bands), method, depth_series=depth_series
+        )
 
     def wavefronts(self, depth_m: Sequence[float], field: Sequence[Field], bands: BandsLike = "d") -> Wavefronts:
         """The wavefronts of many points on the host, [point, wavelength]."""
@@ -458,12 +469,18 @@ def check_method(method: Method, options: PsfOptions, cameras: Sequence[Camera])
 
 
 def trace_points(
-    cameras: Sequence[Camera], depth_m: Sequence[float], field: Sequence[Field], bands: Bands, method: Method
+    cameras: Sequence[Camera],
+    depth_m: Sequence[float],
+    field: Sequence[Field],
+    bands: Bands,
+    method: Method,
+    *,
+    depth_series: bool = False,
 ) -> TracedRequests:
     """One request for each camera, depth (m) and field position, ready for PSFs in windows of any size."""
     requests = make_requests(cameras, depth_m, field)
     if method in ENGINE_METHODS:
-        return TracedRequests(requests, bands, ENGINE_METHODS[method])
+        return TracedRequests(requests, bands, ENGINE_METHODS[method], depth_series=depth_series)
     from .psf.comparison import ComparisonRequests
 
     fronts = [max(float(camera.first_order.front_focus) * 1e-3, 0.0) for camera in cameras]

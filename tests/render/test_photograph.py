@@ -15,6 +15,7 @@ from defocus.lens import load_lens
 from defocus.photo import Noise, SensorColour
 from defocus.photo.isp import expose_sharp
 from defocus.psf.bands import parse_bands
+from defocus.psf.depth_series import NODES as NODES_OF_SERIES
 from defocus.psf.engine import FittedPsf, PsfOptions
 from defocus.psf.simple import disk
 from defocus.psf.window import larger_window, window_for
@@ -94,6 +95,19 @@ def test_mirroring_keeps_the_point() -> None:
             (kernel,) = psfs.at(row, column)
             place = np.argwhere(kernel[0])[0] - kernel.shape[-1] // 2
             assert place.tolist() == [2 if row else -2, size // 2 if column else -(size // 2)]
+
+
+def test_psfs_of_many_depths_follow_from_a_few(whole: Camera) -> None:
+    """Off the axis, through the focus; the light of a depth series is that of points traced one by one."""
+    inverse = np.linspace(1.0 / 1.1, 1.0 / 4.0, 2 * NODES_OF_SERIES)
+    depths, fields = (1.0 / inverse).tolist(), [(0.4, 0.5)] * len(inverse)
+    series = whole.trace(depths, fields, "d", depth_series=True)
+    assert [len(block.rows) for block in series.blocks] == [len(depths)]
+    options = PsfOptions(coarse=True)
+    direct = whole.trace(depths[::5], fields[::5], "d").psfs(16, options)
+    few = series.psfs(16, options, rows=range(0, len(depths), 5))
+    assert np.abs(few.psf - direct.psf).sum((1, 2, 3)).max() < 0.01
+    assert np.abs(np.diff(few.psf, axis=0)).sum((1, 2, 3)).min() > 0.05
 
 
 def test_blur_radii_of_a_map(small: Camera) -> None:
@@ -284,7 +298,7 @@ class Stubborn:
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         return 0.0 * np.asarray(depth_m)
 
-    def trace(self, depth_m: Any, field: Any, bands: Any, method: str) -> Stubborn:
+    def trace(self, depth_m: Any, field: Any, bands: Any, method: str, **_: Any) -> Stubborn:
         self.fields = field
         return self
 

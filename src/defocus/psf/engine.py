@@ -28,6 +28,7 @@ from ..files.stores import writing_file
 from ..optics.batch import over_lenses
 from ..optics.system import System
 from .bands import Bands
+from .depth_series import series_blocks
 from .method import WAVE, PsfMethod, SampleCount
 from .pixel_integral import is_cheaper, pixel_intensity
 from .poses import Points, Requests, find_pose
@@ -158,9 +159,12 @@ class FittedPsf:
 class TracedRequests:
     """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again."""
 
-    def __init__(self, requests: Requests, bands: Bands, method: PsfMethod = WAVE) -> None:
+    def __init__(
+        self, requests: Requests, bands: Bands, method: PsfMethod = WAVE, *, depth_series: bool = False
+    ) -> None:
         self.requests, self.bands, self.method = requests, bands, method
-        self.blocks = list(wavefront_blocks(requests, bands, method.wavefront))
+        blocks_of = series_blocks if depth_series else wavefront_blocks
+        self.blocks = list(blocks_of(requests, bands, method.wavefront))
 
     def psfs(
         self,

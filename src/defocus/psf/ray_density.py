@@ -188,6 +188,20 @@ def fresnel_numbers(pupil: PupilFunction, samples: int = 32) -> tuple[Float[Arra
     return jnp.maximum(jnp.maximum(low, -high), 0.0), jnp.maximum(high, -low)
 
 
+def ray_extent(pupil: PupilFunction, samples: int = 48) -> tuple[Float[Array, "2 2"], Float[Array, ""]]:
+    """Lowest and highest place of a pupil's rays in x and y, and the radius that holds half of them; mm."""
+    g = grid_axis(samples)
+    land = _land(pupil, lambda c: on_grid(c, g, DEGREE), jnp.ones(()))
+    cell = 2.0 * jnp.max(pupil.half) / samples
+    inside = rim_of(pupil, g).inside > -cell / 2.0  # cells that the rim cuts belong to it
+    spread = [[jnp.min(v, where=inside, initial=jnp.inf), jnp.max(v, where=inside, initial=-jnp.inf)]
+              for v in (land.x, land.y)]  # fmt: skip
+    count = jnp.maximum(jnp.sum(inside), 1)
+    mean_x, mean_y = (jnp.sum(v, where=inside) / count for v in (land.x, land.y))
+    distance = jnp.where(inside, jnp.hypot(land.x - mean_x, land.y - mean_y), jnp.inf)
+    return jnp.asarray(spread), jnp.sort(distance.ravel())[count // 2]
+
+
 def ray_error(pupils: PupilFunction, fringes: Float[Array, "requests waves"]) -> Float[Array, "requests waves"]:
     """About how far the PSFs of rays are off, in relative L1, on pixels that hold so many of the finest `fringes`.
 

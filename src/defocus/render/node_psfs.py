@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ..camera import Camera
 
 RETREAT = 0.05
+AT_ONCE = 1024  # PSFs
 
 Place = tuple[float, float]
 Node = tuple[int, bool, bool]  # number of its place, whether it is mirrored left to right and top to bottom
@@ -113,7 +113,7 @@ def find_node_psfs(
     """
     places, nodes = _different(fields, across=camera.iris is None and options.side is None, down=camera.iris is None)
     layers = [int(i) for i in np.flatnonzero(used)]
-    waiting = {(p, k): _NodeRequest(place, place, k) for k in layers for p, place in enumerate(places)}
+    waiting = {(p, k): _NodeRequest(place, place, k) for p, place in enumerate(places) for k in layers}
     if relative_illumination:  # the axis (place −1), for the light that the others are compared with
         waiting |= {(-1, k): _NodeRequest((0.0, 0.0), (0.0, 0.0), k) for k in layers}
     total, computed, done = len(waiting), 0, 0.0
@@ -125,12 +125,12 @@ def find_node_psfs(
             progress(min(done / total, 1.0))
 
     settled: dict[tuple[int, int], tuple[_NodeRequest, FittedPsf, float]] = {}
-    at_once = 64 if jax.default_backend() == "cpu" else 1024  # no more than progress can be shown for
     while waiting:
-        keys = list(waiting)[:at_once]
+        keys = list(waiting)[:AT_ONCE]
         batch = [waiting.pop(key) for key in keys]
-        traced = camera.trace([float(depth_m[r.layer]) for r in batch], [r.tried for r in batch], bands, method)
-        blur = camera.circle_of_confusion_px(np.array([float(depth_m[r.layer]) for r in batch]))
+        depths, at = [float(depth_m[r.layer]) for r in batch], [r.tried for r in batch]
+        traced = camera.trace(depths, at, bands, method, depth_series=options.coarse)
+        blur = camera.circle_of_confusion_px(np.array(depths))
         fitted = traced.fitted_psfs(blur, most_px, options, progress=advance)
         light = _light(traced, options) if relative_illumination else np.ones(len(batch))
         computed += len(batch)
