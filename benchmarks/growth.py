@@ -130,20 +130,18 @@ def psf_of_size(depth_m: float) -> Callable[[int, argparse.Namespace], Job]:
     """One PSF in windows of different size; its work is that of the propagation's transforms."""
 
     def job(size: int, options: argparse.Namespace) -> Job:
-        from defocus.psf.engine import OF_PIXELS, OF_RAYS
-
         camera = _camera()
 
         def call() -> Facts:
             report = camera.psf(depth_m, (0.3, 0.4), size=size, bands="d").report
-            samples, points = report["samples"], report["supersample"] * size
-            if report["supersample"] == OF_PIXELS:  # as `psf.pixel_integral.is_cheaper` counts it
+            samples, points = report["samples"], report.get("supersample", 0) * size
+            if report["propagation"] == "pixels":  # as `psf.pixel_integral.is_cheaper` counts it
                 flop = samples**2 * (8000.0 + 24.0 * size)
-            elif report["supersample"] == OF_RAYS:
+            elif report["propagation"] == "rays":
                 flop = samples**2 + size**2
             else:
                 flop = 8.0 * (samples**2 * points + samples * points**2)
-            return {"work": float(flop), "samples": samples, "points_per_pixel": report["supersample"]}
+            return {"work": float(flop), "samples": samples, "propagation": report["propagation"]}
 
         return Job(call)
 

@@ -88,6 +88,7 @@ def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFi
     np.savez(empty, depth_m=np.full((64, 96), np.nan, np.float32))
     for arguments, message in (
         ([str(photo), *LENS, *out, "--focus-m", "1"], "give its --depth"),
+        ([f"{photo}.x", *LENS, *out, "--focus-m", "1"], "no such file"),
         ([str(photo), *LENS, *out, *depth], "give --focus-m"),
         ([str(photo), *LENS, *out, "--depth", str(empty), "--focus-m", "1"], "none of its 6144 pixels has a depth"),
         (["scene:portrait", *LENS, *out, *depth], "a scene brings its own depth"),

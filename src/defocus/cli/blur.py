@@ -80,6 +80,8 @@ class SharpOptions:
             return self._scene(focus_m, scene_size, bar)
         if self.size is not None:
             raise DefocusError(f"{self.photo}: --size is for scenes; a photograph is reduced by --max-side")
+        if not Path(self.photo).is_file():
+            raise DefocusError(f"{self.photo}: no such file; a scene is called {SCENE}NAME")
         if self.depth is None:
             raise DefocusError(f"{self.photo}: give its --depth, a file or one of {', '.join(ESTIMATORS)}")
         if focus_m is None:

@@ -50,6 +50,7 @@ FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of coarse PSFs
 OF_RAYS = 0  # points per pixel, where light is that of rays
 OF_PIXELS = 10**6  # where it is the integral over each pixel
 RAY_ERROR = 0.01  # relative L1, as it is estimated, up to which a PSF is that of its rays
+LARGEST_ERROR = 2.0  # of two PSFs that have no pixel in common
 
 Side = Literal["left", "right"]
 SIDES: dict[Side | None, float] = {None: 0.0, "left": -1.0, "right": 1.0}
@@ -252,7 +253,7 @@ class TracedRequests:
         points = _counts(finest, asked or points_each, supersampling_bucket)
         estimates = {}
         if self.method is WAVE and not (options.exact or options.samples or asked):
-            error = np.asarray(_ray_errors(block.arrays, pitch))[places, : block.waves]
+            error = np.minimum(np.asarray(_ray_errors(block.arrays, pitch))[places, : block.waves], LARGEST_ERROR)
             estimates, rays = {"ray_error": error}, error <= RAY_ERROR
             # The widest colour's cells for all of them: one program.
             blur_px = np.abs(optics.wavefront.blur).max((1, 2, 3))[:, None] / pixel[:, None]
@@ -290,7 +291,7 @@ class TracedRequests:
                     intensity_batch(
                         _take_pupils(pupils, places[rows[:, 0]], rows[:, 1]),
                         pixel[rows[:, 0]],
-                        np.asarray(len(part)),
+                        len(part),
                         samples=count,
                         size=size,
                         dtype=dtype,
@@ -485,12 +486,16 @@ def _folded(
     rows = zip(status, *(column.tolist() for column in columns.values()), strict=True)
     for psf, light, pitch, row in zip(mixed, lit.tolist(), pixel, rows, strict=True):
         report = dict(zip(names, row, strict=True))
+        points = report.pop("supersample")
+        report["propagation"] = {OF_RAYS: "rays", OF_PIXELS: "pixels"}.get(points, "points")
+        if report["propagation"] == "points":
+            report["supersample"] = points
         if report["status"] != "ok":
             yield None, {"status": report["status"]}
         elif not light:
             yield None, {"status": "no light falls into the window"}
         elif (
-            report["supersample"] != 1  # points measure no energy
+            points != 1  # which measures no energy
             and (method.supersample is None or report["blur_mm"] / pitch > size / 2.0)  # nor may a method's own few
             and (refusal := spill_refusal(report["energy_outside"], report["blur_mm"] / pitch, size))
         ):

@@ -9,15 +9,17 @@ and index as a convolution (Bluestein) and uses FFTs. Both compute the same sum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Complex, Float, Int
 
 from ..optics.batch import over_lenses
+from ..stored_program import StoredProgram
 from .pupil_function import PupilFunction, grid_axis, pupil_mask, sample_pupil
 
 SUPERSAMPLE = 5
@@ -171,11 +173,10 @@ def unbend(
     return moved * (1.0 - slant) * (1.0 - 2.0 * slant)
 
 
-@partial(jax.jit, static_argnames=("of", "samples", "size", "supersample", "dtype", "transform", "one_period"))
 def intensity_batch(
     pupils: PupilFunction,
-    pixel: Float[Array, " batch"],
-    count: Int[Array, ""] | int | None = None,
+    pixel: Float[Any, " batch"],
+    count: int | None = None,
     *,
     of: Callable[..., Intensity] = intensity,
     **options: Any,
@@ -184,7 +185,24 @@ def intensity_batch(
 
     `options` are those of the function.
     """
-    return over_lenses(lambda p, d: of(p, d, **options), pupils, pixel, count=count)
+    number = np.asarray(len(pixel) if count is None else count)
+    return _program(of, tuple(sorted(options.items())))(pupils, pixel, number)
+
+
+@cache
+def _program(of: Callable[..., Intensity], options: tuple[tuple[str, Any], ...]) -> Callable[..., Intensity]:
+    """One program for each function and its options; a `StoredProgram`, if they are those of the package."""
+
+    def intensities(pupils: PupilFunction, pixel: Float[Array, " batch"], count: Int[Array, ""]) -> Intensity:
+        return over_lenses(lambda p, d: of(p, d, **dict(options)), pupils, pixel, count=count)
+
+    functions = [of, *(value for _, value in options if callable(value) and not isinstance(value, type))]
+    names = [f"{f.__module__}.{getattr(f, '__qualname__', '')}" for f in functions]
+    if not all(name.startswith("defocus.") and "<" not in name and name[-1] != "." for name in names):
+        return jax.jit(intensities)  # a stored one is found by its name and by our own source
+    plain = ", ".join(f"{name}={value}" for name, value in options if value not in functions)
+    intensities.__qualname__ = f"intensities({', '.join(names)}, {plain})"
+    return StoredProgram(intensities)
 
 
 @partial(jax.jit, static_argnames=("samples",))
