@@ -402,6 +402,10 @@ def exponents(table: Table, rows: list[Row]) -> dict[str, float]:
 # --- report -----------------------------------------------------------------------------------------------------------
 
 
+def _cell(value: float | int | str) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}" if isinstance(value, float) else f"{value:,}"
+
+
 def markdown(result: dict[str, Any]) -> str:
     on = result["machine"]
     lines = [
@@ -432,7 +436,7 @@ def markdown(result: dict[str, Any]) -> str:
             each = 1e3 * row["seconds"] / kind.items(row["n"])
             cells = [f"{row['n']:,}", f"{row['seconds']:.3f}", f"{row['cpu_s']:.3f}", f"{each:.3g}"]
             cells += [f"{row['peak_MB']:,.0f}", f"{row['first_s']:.1f}"]
-            cells += [f"{row[key]:.3g}" if isinstance(row[key], float) else f"{row[key]:,}" for key in extra]
+            cells += [_cell(row[key]) for key in extra]
             lines.append("| " + " | ".join(cells) + " |")
         if "stopped" in table:
             lines += ["", f"Stopped {table['stopped']}."]
