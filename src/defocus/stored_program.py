@@ -97,6 +97,20 @@ class StoredProgram:
         return lambda *arguments: jax.tree.unflatten(structure, run(*jax.tree.leaves(arguments)))
 
 
+def stored_program(function: Callable[..., Any], *parts: Callable[..., Any], **facts: Any) -> Callable[..., Any]:
+    """A `StoredProgram` of a function that is made of other functions and of facts, which make its name.
+
+    Compiled alone where one of them is not at the top of a module of the package: a stored program is found by its name
+    and by the package's own source.
+    """
+    names = [f"{part.__module__}.{getattr(part, '__qualname__', '<nameless>')}" for part in parts]
+    if any("<" in name or not name.startswith("defocus.") for name in names):
+        return jax.jit(function)
+    details = [f"{name}={value}" for name, value in facts.items()]
+    function.__qualname__ = f"{function.__name__}({', '.join(names + details)})"
+    return StoredProgram(function)
+
+
 def _load(file: Path) -> tuple[Any, Any] | None:
     """The program of a file and the structure of what it returns; None where there is none that can be read."""
     from filelock import Timeout

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from scipy.special import j1
@@ -31,14 +29,6 @@ from defocus.tracing import check_number
 
 from ..formats.zemax_listing import zemax_listing
 from .test_psf import WAVELENGTH, perfect
-
-
-@pytest.fixture
-def quick_programs() -> Iterator[None]:
-    """For programs that run a few times and that no other test uses: compiled without most optimizations."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +69,6 @@ def test_points_per_pixel_are_enough(summicron: Lens) -> None:
     assert abs(psf.report["energy_outside"] - finer.report["energy_outside"]) < 1e-3
 
 
-@pytest.mark.usefixtures("quick_programs")
 def test_an_iris_has_corners(summicron: Lens) -> None:
     """Foreground blur shows the polygon upright, background blur turned by 180°; its area is the round stop's."""
     blades = Blades(5, rotation_deg=90.0)
@@ -92,7 +81,6 @@ def test_an_iris_has_corners(summicron: Lens) -> None:
     assert corner(far.array[0], 5) == pytest.approx((90.0 + 180.0) % 72.0, abs=2.0)
 
 
-@pytest.mark.usefixtures("quick_programs")
 def test_an_iris_keeps_its_orientation_over_the_field(summicron: Lens) -> None:
     """The blades are fixed to the camera: at a field to the right the corner still points up."""
     camera = Camera(summicron, focus_m=2.0, f_number=5.6, blades=Blades(3, rotation_deg=90.0), pixel_um=2.0)
@@ -158,7 +146,6 @@ def test_baselines(summicron: Lens) -> None:
     assert made["disk"].max() == pytest.approx(1.0 / (np.pi * radius**2), rel=2e-3)
 
 
-@pytest.mark.usefixtures("quick_programs")
 def test_the_fraunhofer_pattern_of_a_perfect_lens_is_airys() -> None:
     camera = Camera(perfect(100.0, 3.0), pixel_um=0.5, sensor_shift_mm=0.0)
     psf = camera.psf(math.inf, size=129, bands="d", supersample=1, method="fraunhofer").array[0].astype(float)
@@ -339,7 +326,6 @@ stop_wavefront = partial(wavefront_on_sphere, strength=stop_strength)
 
 
 @pytest.mark.shared
-@pytest.mark.usefixtures("quick_programs")
 def test_zemax(shared: Path, tmp_path: Path) -> None:
     """Zemax OpticStudio's Huygens PSFs of EP 3 029 504 Example 4, f/1.4, 0.2 mm behind the image plane.
 

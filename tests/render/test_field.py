@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 from defocus.errors import DefocusError
+from defocus.render import full_field
 from defocus.render.composite import composite
 from defocus.render.full_field import node_places, render_photograph
-from defocus.scene.front_and_back import find_surfaces
+from defocus.scene.front_and_back import Surfaces, find_surfaces
 from defocus.scene.layers import Layers, quantise
 
 from .conftest import COLS, LAYERS, ROWS, SIZE, disks
@@ -44,6 +48,27 @@ def test_tiles_with_one_psf_are_the_picture_at_once(texture: np.ndarray, layers:
     tiled = render_photograph(texture, COC, layers, psfs, tile_px=32)
     np.testing.assert_allclose(tiled, whole, atol=2e-3)
     assert np.sqrt(np.mean((tiled - whole) ** 2)) < 2e-4
+
+
+def test_surfaces_of_a_large_photograph_are_found_once_for_a_row_of_tiles(
+    texture: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    light, coc = np.tile(texture, (3, 1, 1)), np.tile(COC, (3, 1))
+    layers = quantise(jnp.asarray(coc), jnp.ones(coc.shape, jnp.float32), layers=LAYERS)
+    psfs, strips = grid(layers, 2, 3), []
+
+    def counted(linear: Array, *others: Any) -> Surfaces:
+        strips.append(linear.shape[0])
+        return find_surfaces(linear, *others)
+
+    monkeypatch.setattr(full_field, "find_surfaces", counted)
+    whole = render_photograph(light, coc, layers, psfs, tile_px=16)
+    assert strips == [3 * ROWS]
+    monkeypatch.setattr(full_field, "SURFACE_PIXELS", 0)
+    found = render_photograph(light, coc, layers, psfs, tile_px=16)
+    assert 1 < len(strips[1:]) <= -(-3 * ROWS // 16)
+    assert set(strips[1:]) == {16 + 2 * SIZE}
+    assert np.sqrt(np.mean((found - whole) ** 2)) < 2e-3
 
 
 def test_between_nodes_pictures_are_blended(texture: np.ndarray, layers: Layers) -> None:

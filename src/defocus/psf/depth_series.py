@@ -19,15 +19,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.polynomial import chebyshev as polynomials
 
-from ..lens.prescription import D_LINE_NM
 from ..optics.batch import over_lenses
-from ..optics.paraxial import image_position
 from ..optics.wavefront import TABLE
 from .bands import Bands
 from .poses import Requests
 from .pupil_function import PupilFunction
 from .ray_density import ray_extent
-from .sampling import paper_bound
 from .wavefronts import FindWavefront, WavefrontBlock, Wavefronts, wavefront_blocks, wavefront_on_sphere
 
 NODES = 6  # depths that are traced
@@ -157,7 +154,7 @@ def _at_depths(
     weights: Float[Array, "requests nodes"],
     depth: Float[Array, " requests"],
 ) -> Wavefronts:
-    """Wavefronts between the nodes; `depth` in mm from the entrance pupil."""
+    """Wavefronts between the nodes; `depth` in mm."""
 
     def one(places: Int[Array, " nodes"], weights: Float[Array, " nodes"], depth: Float[Array, ""]) -> Wavefronts:
         def between(leaf: Array) -> Array:
@@ -168,8 +165,6 @@ def _at_depths(
         wavefront, pupil = jax.tree.map(between, (nodes.wavefront, nodes.pupil))
         blur, core = over_lenses(ray_extent, pupil)  # no smooth functions of depth: both are least at the focus
         wavefront = eqx.tree_at(lambda w: (w.blur, w.core), wavefront, (blur, core))
-        defocus = pose.data.image_plane + pose.sensor_z - image_position(pose.data, depth)
-        bound = paper_bound(pose.data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
-        return Wavefronts(pose, defocus, wavefront, pupil, bound, depth > pose.data.entrance_pupil)
+        return Wavefronts.of_point(pose, depth, wavefront, pupil)
 
     return over_lenses(one, places, weights, depth)

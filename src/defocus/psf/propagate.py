@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float, Int
 
 from ..optics.batch import over_lenses
-from ..stored_program import StoredProgram
+from ..stored_program import stored_program
 from .pupil_function import PupilFunction, grid_axis, pupil_mask, sample_pupil
 
 SUPERSAMPLE = 5
@@ -191,18 +191,14 @@ def intensity_batch(
 
 @cache
 def _program(of: Callable[..., Intensity], options: tuple[tuple[str, Any], ...]) -> Callable[..., Intensity]:
-    """One program for each function and its options; a `StoredProgram`, if they are those of the package."""
+    """One program for each function and its options."""
 
     def intensities(pupils: PupilFunction, pixel: Float[Array, " batch"], count: Int[Array, ""]) -> Intensity:
         return over_lenses(lambda p, d: of(p, d, **dict(options)), pupils, pixel, count=count)
 
-    functions = [of, *(value for _, value in options if callable(value) and not isinstance(value, type))]
-    names = [f"{f.__module__}.{getattr(f, '__qualname__', '')}" for f in functions]
-    if not all(name.startswith("defocus.") and "<" not in name and name[-1] != "." for name in names):
-        return jax.jit(intensities)  # a stored one is found by its name and by our own source
-    plain = ", ".join(f"{name}={value}" for name, value in options if value not in functions)
-    intensities.__qualname__ = f"intensities({', '.join(names)}, {plain})"
-    return StoredProgram(intensities)
+    facts = dict(options)
+    transform = facts.pop("transform", matrix_dft)
+    return stored_program(intensities, of, transform, **facts)
 
 
 @partial(jax.jit, static_argnames=("samples",))

@@ -23,7 +23,7 @@ from ..optics.paraxial import image_position
 from ..optics.pupil import vergence_of
 from ..optics.system import Bucket, System, bucket_of, common_bucket
 from ..optics.wavefront import Strength, Wavefront, energy_strength, find_wavefront
-from ..stored_program import StoredProgram
+from ..stored_program import stored_program
 from .bands import Bands
 from .poses import Points, Pose, Requests, poses_of, systems_of
 from .pupil_function import PupilFunction, turn
@@ -48,6 +48,14 @@ class Wavefronts(eqx.Module):
     pupil: PupilFunction
     bound: Float[Array, "*batch"]  # the paper's N_inf
     in_front: Bool[Array, "*batch"]  # whether the object stands in front of the lens
+
+    @staticmethod
+    def of_point(pose: Pose, depth: Float[Array, ""], wavefront: Wavefront, pupil: PupilFunction) -> Wavefronts:
+        """Those of one point, `depth` mm before the first surface."""
+        data = pose.data
+        defocus = data.image_plane + pose.sensor_z - image_position(data, depth)
+        bound = paper_bound(data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
+        return Wavefronts(pose, defocus, wavefront, pupil, bound, depth > data.entrance_pupil)
 
 
 @dataclass(frozen=True)
@@ -170,7 +178,7 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
 
 @lru_cache
 def wavefront_program(find: FindWavefront) -> Callable[..., Wavefronts]:
-    """The program that finds the wavefronts of a batch; a `StoredProgram`, if `find` is a function of the package."""
+    """The program that finds the wavefronts of a batch."""
 
     def find_wavefronts(
         system: System,
@@ -187,11 +195,7 @@ def wavefront_program(find: FindWavefront) -> Callable[..., Wavefronts]:
 
         return over_lenses(one, system, index, points, poses, count=counts[0])
 
-    name = getattr(find, "__qualname__", None)
-    if name is None or not find.__module__.startswith("defocus."):
-        return jax.jit(find_wavefronts)  # a stored one is found by its name and by our own source
-    find_wavefronts.__qualname__ = f"wavefront_program({find.__module__}.{name})"
-    return StoredProgram(find_wavefronts)
+    return stored_program(find_wavefronts, find)
 
 
 def point_wavefronts(
@@ -205,7 +209,6 @@ def point_wavefronts(
     find: FindWavefront = wavefront_on_sphere,
 ) -> Wavefronts:
     """One point at all its wavelengths (mm), or the first `count`: differentiable in all arguments."""
-    data = pose.data
 
     def colour(index: Float[Array, " media"], wavelength: Float[Array, ""]) -> tuple[Wavefront, PupilFunction]:
         # What does not depend on the wavelength would be taken out of the loop for the gradient, surface by surface.
@@ -217,7 +220,4 @@ def point_wavefronts(
         return wavefront, turn(wavefront, point.azimuth)
 
     wavefront, pupil = over_lenses(colour, index, wavelengths, count=count)
-    defocus = data.image_plane + pose.sensor_z - image_position(data, point.depth)
-    in_front = point.depth > data.entrance_pupil
-    bound = paper_bound(data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
-    return Wavefronts(pose, defocus, wavefront, pupil, bound, in_front)
+    return Wavefronts.of_point(pose, point.depth, wavefront, pupil)

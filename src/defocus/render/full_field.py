@@ -98,16 +98,17 @@ def render_photograph(
     for i, down in enumerate(spans[0]):
         for key in [key for key in kernels if key[0] < i]:
             del kernels[key]
-        for j, across in enumerate(spans[1]):
-            corners = list(product(range(i, min(i + 2, nodes[0])), range(j, min(j + 2, nodes[1]))))
-            for top, left in product(range(*down, tile[0]), range(*across, tile[1])):
-                at_corners = list(zip(*map(at_node, corners), strict=True))  # [layer][corner]
-                sizes = [max(psf.shape[-1] for psf in layer) for layer in at_corners]
-                margin = max(sizes)
-                rows = _surface_rows(top - margin, tile[0] + 2 * margin, coc.shape)
-                if rows != strip:
-                    strip = rows
-                    surfaces = find_surfaces(jnp.asarray(photo[rows]), jnp.asarray(coc[rows]), _cut(layers, rows))
+        node_rows = range(i, min(i + 2, nodes[0]))
+        margin = max(psf.shape[-1] for node in product(node_rows, range(nodes[1])) for psf in at_node(node))
+        for top, (j, across) in product(range(*down, tile[0]), enumerate(spans[1])):
+            rows = _surface_rows(top - margin, tile[0] + 2 * margin, coc.shape)
+            if rows != strip:
+                strip = rows
+                surfaces = find_surfaces(jnp.asarray(photo[rows]), jnp.asarray(coc[rows]), _cut(layers, rows))
+            corners = list(product(node_rows, range(j, min(j + 2, nodes[1]))))
+            at_corners = list(zip(*map(at_node, corners), strict=True))  # [layer][corner]
+            sizes = [max(psf.shape[-1] for psf in layer) for layer in at_corners]
+            for left in range(*across, tile[1]):
                 near_tile, away = _around_tile(
                     surfaces,
                     mirror_index(np.arange(top - margin, top + tile[0] + margin), coc.shape[0]) - rows.start,
@@ -180,7 +181,7 @@ def _blended(
     canvas: Canvas, weights: Float[Array, "corners tile_rows tile_cols"]
 ) -> Float[Array, "tile_rows tile_cols 3"]:
     """The mean of the pictures that the PSFs of the cell's corners give."""
-    # Added one by one, for the compiler's sake: see `composite`.
+    # Added one by one, for the compiler's sake: see `Canvas.with_layer`.
     return sum((w[..., None] * p for w, p in zip(weights, canvas.picture, strict=True)), jnp.float32(0.0))
 
 

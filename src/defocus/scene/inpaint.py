@@ -55,10 +55,13 @@ def find_hidden(
     reach = min(reach_px, max(rows, cols))
     jumps = [1] + [2**k for k in reversed(range(max(reach.bit_length(), 1)))]
     margin = max(jumps)
-    # A place is a row and a column in one number of 32 bits: shifts take them apart, where a division takes ten times
-    # as long.
+    # A place is a row and a column in one number: shifts take them apart, where a division takes ten times as long.
+    bits = cols.bit_length()
     row, col = jnp.arange(rows, dtype=jnp.int32)[:, None], jnp.arange(cols, dtype=jnp.int32)[None, :]
-    place = (row << 16) | col
+    place = (row << bits) | col
+
+    def apart(places: Int[Array, "rows cols"]) -> tuple[Int[Array, "rows cols"], Int[Array, "rows cols"]]:
+        return places >> bits, places & ((1 << bits) - 1)
 
     def around(image: Array, fill: float) -> Array:
         return jnp.pad(image, margin, constant_values=fill)
@@ -67,7 +70,8 @@ def find_hidden(
         seed: Array, seed_coc: Array, other: Array, other_coc: Array
     ) -> tuple[Int[Array, "rows cols"], Float[Array, "rows cols"]]:
         def squared_distance(s: Array) -> Array:
-            return ((s >> 16) - row) ** 2 + ((s & 0xFFFF) - col) ** 2
+            s_row, s_col = apart(s)
+            return (s_row - row) ** 2 + (s_col - col) ** 2
 
         new = squared_distance(other)
         take = (other >= 0) & (other_coc > coc_px + EDGE_PX)
@@ -92,7 +96,8 @@ def find_hidden(
     far = jnp.asarray([(j * dy, j * dx) for j in jumps for dy, dx in NEIGHBOURS], jnp.int32)
     state, _ = jax.lax.scan(lambda s, jump: (take(s, s, jump), None), state, far)
     seed = state[0][inside]
-    return jnp.maximum((seed >> 16) * cols + (seed & 0xFFFF), 0), seed >= 0
+    seed_row, seed_col = apart(seed)
+    return jnp.maximum(seed_row * cols + seed_col, 0), seed >= 0
 
 
 def _halve(image: Float[Array, "rows cols channels"]) -> Float[Array, "half_rows half_cols channels"]:

@@ -29,7 +29,7 @@ from .plan import Plan
 from .recipe import Recipe
 
 OFFSET_WINDOW, SMOOTH_PX = 32, 1.5
-COMMON_WINDOWS = (16, 64)  # besides
+COMMON_WINDOWS = (16, 64)  # of layers, besides that of the offset
 ANY_LENS = "leica-summicron-50-f2"
 METHODS = {"lens": WAVE, "paper": PAPER}  # of `psf.kind`
 SHAPES: dict[str, Method] = {"gaussian": "gaussian", "disk": "disk"}  # that know the blur radius alone
@@ -108,7 +108,7 @@ def find_layer_psfs(
 def compile_psfs(plan: Plan) -> None:
     """Compile the programs of a GPU that nearly every plan of PSFs takes, side by side, on the PSF of any lens.
 
-    A minute of work that does not wait for the lenses of the plan; whatever else it takes is compiled as it comes.
+    They do not wait for the lenses of the plan; whatever else it takes is compiled as it comes.
     """
     if jax.default_backend() == "cpu" or plan.psf.kind != "lens":
         return
@@ -116,7 +116,7 @@ def compile_psfs(plan: Plan) -> None:
     traced = TracedRequests(requests, picture_bands(plan.psf.bands))
     options = replace(_options(plan), samples=SAMPLE_BUCKETS["gpu"][0])
     windows = [window for window in (OFFSET_WINDOW, *COMMON_WINDOWS) if window <= plan.patch.kernel]
-    with ThreadPoolExecutor(len(windows) + 1) as pool:
+    with ThreadPoolExecutor() as pool:
         list(pool.map(lambda window: traced.psfs(window, options, points=points_per_pixel(window)), windows))
 
 
