@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 
 PIXELS = (1680, 1120)  # the paper's photographs
 PURE_SUPERSAMPLE = 5  # points per pixel of the pure function
-NOMINAL = 0.03  # an f-number that is so much wider than the full aperture is a rounded one
+# Engraved f-numbers are those of the series of third stops, 2^(n/6): one that is up to half a step wider than the full
+# aperture is its name, and means the full aperture.
+NOMINAL = 2.0 ** (-1 / 12)
 # Numbers that the report of every PSF has; None where a method does not know one.
 REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")
 
@@ -224,12 +226,16 @@ class Camera(eqx.Module):
         return self._with(focus_m=focus_m, sensor_shift_mm=None)
 
     def stopped(self, f_number: Scalar | None, blades: Blades | int | None = None) -> Camera:
-        """The camera stopped down to an f-number of its own full aperture or more, with `blades` to a polygon."""
+        """The camera stopped down to an f-number, with `blades` to a polygon.
+
+        An f-number up to 6 % wider than the full aperture, as engraved ones are, means the full aperture; `f_number` of
+        the result is the true one. A wider one is an error.
+        """
         data = _first_order(PackedLens.of(self.lens))
         widest, full = float(data.f_number), float(data.stop_radius)
         value = None if f_number is None else check_number("f-number", f_number, "", "a positive number", math.inf)
-        if value is not None and value < widest * (1.0 - NOMINAL):
-            raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.3g}")
+        if value is not None and value < widest * NOMINAL:
+            raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.4g}")
         if blades is not None and (f_number is None or (value is not None and value <= widest * 1.001)):
             raise DefocusError(
                 f"{self.lens.name}: blades at its full aperture, f/{widest:.3g}, where they are out of the way and the "

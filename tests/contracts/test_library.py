@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import defocus
+from defocus.camera import NOMINAL
 from defocus.errors import DefocusError, LensError, LensFileError, UnknownLensError
 from defocus.lens import Lens, LibraryEntry, list_lenses, load_lens, save_lens
 from defocus.lens.library import DATA
@@ -152,6 +154,21 @@ def test_lens_measures_as_the_index_says(entry: LibraryEntry, measured: dict[str
     assert bool(entry.remark) == (entry.name in HISTORIC)
     if states:
         assert whole.focal_length_mm == states[0].focal_length_mm
+
+
+def test_every_lens_accepts_the_f_number_of_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    from defocus.cli.options import make_camera
+
+    for entry in INTERCHANGEABLE:
+        (engraved,) = (float(part[1:]) for part in entry.name.split("-") if re.fullmatch(r"f\d+(\.\d+)?", part))
+        assert engraved > entry.f_number * 1.001 * NOMINAL, entry.name
+        if engraved < 0.97 * entry.f_number:
+            camera = defocus.Camera(load_lens(entry.name), f_number=engraved)
+            assert float(camera.f_number) == pytest.approx(entry.f_number, rel=1e-3), entry.name
+    assert float(make_camera("leica-summilux-35-f1.4", f_number=1.4).f_number) == pytest.approx(1.472, rel=1e-3)
+    assert "f/1.4 is its full aperture as engraved; in truth f/1.472" in capsys.readouterr().err
+    with pytest.raises(DefocusError, match=r"f/1\.3 is wider than its full aperture, f/1\.472"):
+        make_camera("leica-summilux-35-f1.4", f_number=1.3)
 
 
 def test_a_lens_alone_measures_as_among_others(measured: dict[str, list[Measurement]]) -> None:

@@ -103,7 +103,16 @@ def make_camera(lens: str, **options: Any) -> Camera:
     """A camera with a built-in lens or one from a file; `options` as for `Camera`."""
     from .. import Camera, load_lens
 
-    return Camera(load_lens(lens), **options)
+    camera = Camera(load_lens(lens), **options)
+    nominal, full = options.get("f_number"), float(camera.f_number)
+    if nominal is not None and nominal < 0.999 * full:
+        _note_once(f"{camera.lens.name}: f/{nominal:g} is its full aperture as engraved; in truth f/{full:.4g}")
+    return camera
+
+
+@functools.cache
+def _note_once(text: str) -> None:
+    typer.echo(f"note: {text}", err=True)
 
 
 def numbers(
