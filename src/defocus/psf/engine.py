@@ -9,10 +9,11 @@ by the number of samples. Nothing compiles per lens. Only small numbers travel t
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,15 +36,24 @@ from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .pupil_function import PupilFunction
 from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error, ray_intensity
-from .sampling import MOST_SAMPLES, SAMPLE_BUCKETS, bucket, needed_supersampling, supersampling_bucket
+from .sampling import (
+    MOST_SAMPLES,
+    SAMPLE_BUCKETS,
+    SUPERSAMPLE_BUCKETS,
+    bucket,
+    needed_supersampling,
+    supersampling_bucket,
+)
 from .wavefronts import WavefrontBlock, Wavefronts, backend_kind, point_wavefronts, wavefront_blocks
 from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation
+CELLS_AT_ONCE = {"cpu": 2**25, "gpu": 2**27}  # samples² × batch of one propagation, at most
+CELL_BYTES = 32  # of memory that a propagation takes for each
 PROGRAMS_AT_ONCE = 8  # on a GPU
+AHEAD = {"cpu": 0, "gpu": 2}  # batches that are computed while one is copied to the host
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
 MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
 FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of coarse PSFs
@@ -250,7 +260,8 @@ class TracedRequests:
         needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
         asked = options.supersample or self.method.supersample
         samples = _counts(needed, options.samples, partial(bucket, sizes=SAMPLE_BUCKETS[backend_kind()]))
-        points = _counts(finest, asked or points_each, supersampling_bucket)
+        several = partial(supersampling_bucket, sizes=SUPERSAMPLE_BUCKETS[backend_kind()])
+        points = _counts(finest, asked or points_each, several)
         estimates = {}
         if self.method is WAVE and not (options.exact or options.samples or asked):
             error = np.minimum(np.asarray(_ray_errors(block.arrays, pitch))[places, : block.waves], LARGEST_ERROR)
@@ -272,34 +283,27 @@ class TracedRequests:
             if text == "ok":
                 for w, count in enumerate(samples[i]):
                     jobs.setdefault((int(count), int(points[i, w])), []).append((i, w))
-        shape = samples.shape
-        pixels = np.zeros((*shape, size, size), np.float32)
-        measures = {name: np.zeros(shape) for name in ("inside", "strehl", "light")}
+        pictures: dict[tuple[int, int], Float[np.ndarray, "size size"]] = {}  # of a request and a wavelength
+        measures = {name: np.zeros(samples.shape) for name in ("inside", "strehl", "light")}
         dtype = jnp.float64 if options.double else jnp.float32
 
         def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
             (count, supersample), pairs = job
             across = 2 * count if supersample == OF_PIXELS else max(count, size * supersample)
-            batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // across**2))
+            batch = max(1, min(64, _cells_at_once() // across**2))
             own = {"transform": self.method.transform, "one_period": self.method.one_period}
             others: dict[int, Any] = {OF_RAYS: {"of": ray_intensity}, OF_PIXELS: {"of": pixel_intensity}}
             way = others.get(supersample, {"supersample": supersample, **own})
-            for start in range(0, len(pairs), batch):
-                part = pairs[start : start + batch]
-                rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
-                light: Intensity = jax.device_get(
-                    intensity_batch(
-                        _take_pupils(pupils, places[rows[:, 0]], rows[:, 1]),
-                        pixel[rows[:, 0]],
-                        len(part),
-                        samples=count,
-                        size=size,
-                        dtype=dtype,
-                        **way,
-                    )
+
+            def compute(rows: Int[np.ndarray, "batch 2"], number: int) -> Intensity:
+                own_pupils = _take_pupils(pupils, places[rows[:, 0]], rows[:, 1])
+                return intensity_batch(
+                    own_pupils, pixel[rows[:, 0]], number, samples=count, size=size, dtype=dtype, **way
                 )
+
+            for part, light in _in_batches(pairs, batch, compute):
+                pictures.update(zip(part, light.pixels, strict=False))
                 here = tuple(np.array(part).T)
-                pixels[here] = light.pixels[: len(part)]
                 for name, values in measures.items():
                     values[here] = getattr(light, name)[: len(part)]
                 if progress is not None:
@@ -309,7 +313,7 @@ class TracedRequests:
         with ThreadPoolExecutor(1 if backend_kind() == "cpu" else PROGRAMS_AT_ONCE) as pool:
             list(pool.map(propagate, sorted(jobs.items())))
         counts = {"samples": samples, "samples_needed": needed, "supersample": points, **estimates}
-        yield from _folded(optics, status, pixels, measures, counts, self.bands, pixel, self.method)
+        yield from _folded(optics, status, pictures, measures, counts, self.bands, pixel, size, self.method)
 
     def pupil_areas(self) -> Float[np.ndarray, " requests"]:
         """Area of each request's pupil in direction cosines: the illumination that it gives; nan where no light is."""
@@ -327,6 +331,29 @@ class TracedRequests:
             half = eqx.tree_at(lambda p: p.side, pupils, jnp.full_like(pupils.side, SIDES[side]))
             passed[block.rows] = np.asarray(pupil_light(half))[block.places, : block.waves].mean(1)
         return passed
+
+
+def _in_batches(
+    pairs: list[tuple[int, int]], batch: int, compute: Callable[[Int[np.ndarray, "batch 2"], int], Intensity]
+) -> Iterator[tuple[list[tuple[int, int]], Intensity]]:
+    """Some of the `pairs` at a time, and what `compute` makes of them and of their number, on the host."""
+    parts = [pairs[start : start + batch] for start in range(0, len(pairs), batch)]
+    ahead: deque[Intensity] = deque()
+    for number, part in enumerate(parts):
+        rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
+        ahead.append(compute(rows, len(part)))
+        if len(ahead) > AHEAD[backend_kind()]:
+            yield parts[number - len(ahead) + 1], jax.device_get(ahead.popleft())
+    while ahead:
+        yield parts[-len(ahead)], jax.device_get(ahead.popleft())
+
+
+@cache
+def _cells_at_once() -> int:
+    """samples² × batch of one propagation: a power of two of which the memory holds as many as there are programs."""
+    most = CELLS_AT_ONCE[backend_kind()]
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    return most if limit is None else min(most, 1 << int(limit / (PROGRAMS_AT_ONCE * CELL_BYTES)).bit_length() - 1)
 
 
 @jax.jit
@@ -451,20 +478,19 @@ def fold_bands(values: Any, bands: Bands) -> Any:
 def _folded(
     optics: Any,
     status: list[str],
-    pixels: Float[np.ndarray, "requests waves size size"],
+    pictures: dict[tuple[int, int], Float[np.ndarray, "size size"]],
     measures: dict[str, Float[np.ndarray, "requests waves"]],
     counts: dict[str, Shaped[np.ndarray, "requests waves"]],
     bands: Bands,
     pixel: Float[np.ndarray, " requests"],
+    size: int,
     method: PsfMethod,
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
     """Wavelengths folded into bands, and the reports."""
-    size = pixels.shape[-1]
-    lost = 1.0 - fold_bands(measures["inside"], bands)
-    mixed = fold_bands(pixels, bands)
-    total = mixed.sum((2, 3))
+    total = fold_bands(measures["inside"], bands)
+    lost = 1.0 - total
     lit = (np.isfinite(total) & (total > 0.0)).all(1)
-    mixed = mixed / np.where(lit[:, None], total, 1.0)[..., None, None]
+    waves = range(measures["inside"].shape[1])
     wavefront = optics.wavefront
     columns: dict[str, Any] = {
         **{name: values.max(1) for name, values in counts.items()},
@@ -484,7 +510,7 @@ def _folded(
     }
     names = ("status", *columns)
     rows = zip(status, *(column.tolist() for column in columns.values()), strict=True)
-    for psf, light, pitch, row in zip(mixed, lit.tolist(), pixel, rows, strict=True):
+    for i, (light, pitch, row) in enumerate(zip(lit.tolist(), pixel, rows, strict=True)):
         report = dict(zip(names, row, strict=True))
         points = report.pop("supersample")
         report["propagation"] = {OF_RAYS: "rays", OF_PIXELS: "pixels"}.get(points, "points")
@@ -501,7 +527,8 @@ def _folded(
         ):
             yield None, report | {"status": refusal}
         else:
-            yield psf, report
+            mixed = fold_bands(np.stack([pictures[i, w] for w in waves])[None], bands)[0]
+            yield mixed / total[i].astype(mixed.dtype)[:, None, None], report
 
 
 @partial(jax.jit, static_argnames=("bands", "samples", "size", "supersample", "dtype"))

@@ -21,17 +21,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+MOST_SAMPLES = 8192  # a pupil function of 0.5 GiB
 SAMPLE_BUCKETS = {  # each size is a program of its own, which an accelerator takes long to compile
     "cpu": (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096),
-    "gpu": (768, 1536, 3072, 4096),
+    "gpu": (768, 1536, 3072, 4096, MOST_SAMPLES),
 }
-SUPERSAMPLE_BUCKETS = (5, 9, 15, 25, 45)  # odd: a point in the middle of each pixel
+SUPERSAMPLE_BUCKETS = {"cpu": (5, 9, 15, 25, 45), "gpu": (5, 15, 45)}  # odd: a point in the middle of each pixel
 FINEST = 1.5  # points per finest fringe
 FAINT = 80.0
 MARGIN = 0.15  # of the distance, for the fringes outside the geometric blur
 RIM = 36.0  # times the square root of the number that replicas ask for
 FEWEST = 128
-MOST_SAMPLES = 8192  # a pupil function of 0.5 GiB
 
 
 def needed_samples(
@@ -81,9 +81,9 @@ def needed_supersampling(
     return jnp.minimum(finest, faint)
 
 
-def supersampling_bucket(wanted: float) -> int:
+def supersampling_bucket(wanted: float, sizes: tuple[int, ...] = SUPERSAMPLE_BUCKETS["cpu"]) -> int:
     """The smallest number of points per pixel in use that is at least `wanted`, or the largest."""
-    return next((size for size in SUPERSAMPLE_BUCKETS if size >= wanted), SUPERSAMPLE_BUCKETS[-1])
+    return next((size for size in sizes if size >= wanted), sizes[-1])
 
 
 def bucket(samples: float, sizes: tuple[int, ...] = SAMPLE_BUCKETS["cpu"]) -> int:

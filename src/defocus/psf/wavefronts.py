@@ -51,7 +51,7 @@ class Wavefronts(eqx.Module):
 
     @staticmethod
     def of_point(pose: Pose, depth: Float[Array, ""], wavefront: Wavefront, pupil: PupilFunction) -> Wavefronts:
-        """Those of one point, `depth` mm before the first surface."""
+        """Those of one point, `depth` mm before the entrance pupil."""
         data = pose.data
         defocus = data.image_plane + pose.sensor_z - image_position(data, depth)
         bound = paper_bound(data.na, defocus, jnp.asarray(D_LINE_NM * 1e-6))
