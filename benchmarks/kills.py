@@ -11,9 +11,9 @@ else beside the folder and inside it, must have the bytes they had.
 
 A start would cost seconds of imports: this process imports everything, computes nothing, has one thread, and forks one
 process for each start. Where the work has processes of its own, about half of the kills hit the leader alone, the
-others all of them. `synth` has one process and two workers in turn. Four starts of five of `synth-ray` join a cluster
-that outlives them, so that the next leader meets workers of the last; the fifth begins a cluster of its own, which must
-end with it.
+others all of them. `synth` has one process and two workers in turn, and so has `synth-labels`, whose plan asks for all
+labels. Four starts of five of `synth-ray` join a cluster that outlives them, so that the next leader meets workers of
+the last; the fifth begins a cluster of its own, which must end with it.
 
 Counts are added to those that kills.json holds already, after each round, and kills.md is written beside it. What the
 page should say of kills that are not counted stands in the file's list "notes". --quick kills deblurring once.
@@ -44,7 +44,7 @@ from machine import amount, machine, read_arguments, write_report
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 FILE = "kills.json"
-WORKS = ("synth", "synth-ray", "train", "deblur", "evaluate")
+WORKS = ("synth", "synth-labels", "synth-ray", "train", "deblur", "evaluate")
 SUMS = ("kills", "starts", "rounds", "decoys")  # of several runs of this script
 PATIENCE_S = 600.0  # for one start that is not killed
 # Names of files that two runs need not share, and why.
@@ -94,6 +94,12 @@ coc_px = 12
 samples = 1e6
 [psf]
 kind = "gaussian"
+"""
+LABELS = """
+[labels]
+depth = true
+blur_radius = true
+focal_stack = 3
 """
 TRAINING = """
 recipe = "nafnet-small"
@@ -253,7 +259,7 @@ def make_inputs(folder: Path) -> None:
     (folder / "photos").mkdir()
     for number in range(12):
         Image.fromarray(rng.integers(0, 256, (80, 120, 3), np.uint8)).save(folder / "photos" / f"{number}.png")
-    for name, text in (("plan", PLAN), ("training", TRAINING), ("table", TABLE)):
+    for name, text in (("plan", PLAN), ("labels", PLAN + LABELS), ("training", TRAINING), ("table", TABLE)):
         (folder / f"{name}.toml").write_text(text)
     child = os.fork()
     if child == 0:
@@ -277,11 +283,12 @@ def make_weights(file: Path) -> None:
 
 
 def make_work(name: str, inputs: Path, out: Path, address: str) -> Work:
-    synth = ["synth", "run", str(inputs / "plan.toml"), "--out", str(out)]
+    synth, labels = (["synth", "run", str(inputs / f"{plan}.toml"), "--out", str(out)] for plan in ("plan", "labels"))
     ray = [*synth, "--engine", "ray", "--workers", "2"]
     weights, device = ["--weights", str(inputs / "weights.pt")], ["--device", "cpu"]
     variants = {
         "synth": [synth, [*synth, "--workers", "2"]],
+        "synth-labels": [labels, [*labels, "--workers", "2"]],
         "synth-ray": [*[[*ray, "--address", address]] * 4, ray],
         "train": [["train", str(inputs / "training.toml"), "--out", str(out)]],
         "deblur": [["deblur", str(inputs / "photos"), *weights, *device, "--out", str(out)]],
