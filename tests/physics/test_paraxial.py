@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from defocus.glass import constant_index
 from defocus.lens.prescription import C_LINE_NM, D_LINE_NM, F_LINE_NM, Aperture, Lens
-from defocus.optics.paraxial import FirstOrder, blur_and_defocus, heights_and_angles, image_position
+from defocus.optics.paraxial import FirstOrder, ParaxialCamera, blur_and_defocus, heights_and_angles, image_position
 from defocus.optics.system import pack, refractive_indices
 
 from . import oracle
@@ -157,6 +157,8 @@ def test_telecentric_lens() -> None:
         sharp, sensor = (conjugate(one, image_position, d) for d in (depth, focus))
         blur = conjugate(one, circle_of_confusion, depth, focus)
         assert blur == pytest.approx(4.0 / 50.0 * (sensor - sharp), rel=1e-9)
+        # Nor does the height of the chief ray depend on the sensor: such a lens does not breathe.
+        assert ParaxialCamera(one, sensor, 1.0, 1.0).image_scale == pytest.approx(50.0, rel=1e-9)
 
 
 def test_focal_points_of_real_rays(sample_data) -> None:  # type: ignore[no-untyped-def]
@@ -305,6 +307,22 @@ def test_conjugates_of_real_rays(sample_data) -> None:  # type: ignore[no-untype
         for depth in (300.0, 5000.0):
             y, slope = near_axis(sample, 0.0, TINY / depth, float(one.entrance_pupil) - depth)
             assert -y / slope == pytest.approx(conjugate(one, image_position, depth), rel=1e-6), sample.name
+
+
+def chief_ray_scale(lens: Lens, one: FirstOrder, sensor: float) -> float:
+    """Height (mm) on a sensor that far behind the last vertex over the tangent before the lens: two real chief rays."""
+    rays = [near_axis(lens, 0.0, slope, float(one.entrance_pupil)) for slope in (TINY, -TINY)]
+    above, below = (y + slope * sensor for y, slope in rays)
+    return (above - below) / (2.0 * TINY)
+
+
+def test_image_scale_of_real_chief_rays(sample_data) -> None:  # type: ignore[no-untyped-def]
+    for sample, one in sample_data:
+        camera = ParaxialCamera(one, 0.0, 1.0, 1.0)
+        for focus_m in (0.5, 5.0, math.inf):
+            focused = camera.focused(focus_m)
+            expected = chief_ray_scale(sample, one, float(focused.sensor))
+            assert float(focused.image_scale) == pytest.approx(expected, rel=1e-6), sample.name
 
 
 def test_blur_of_real_rays(gauss: FirstOrder) -> None:

@@ -30,6 +30,7 @@ from defocus.synth.run import run_plan
 from defocus.synth.sources import Sharp, find_source, find_sources, read_source
 from defocus.synth.verify import fine_contrast, verify_folder
 
+from ..physics.test_paraxial import chief_ray_scale
 from .conftest import TINY, contents
 from .fake_folder import LABELS, fake_folder
 
@@ -104,6 +105,18 @@ def test_a_stack_spans_the_depths_of_its_patch(labelled: Path, records: list[dic
     assert stack_distances(thirds, (1.0, 3.0)) == pytest.approx((1.0, 1.5, 3.0))  # even in 1/d
     assert stack_distances(thirds, (0.1, 1e3)) == pytest.approx((0.2, 2 / (1 / 0.2 + 1 / 250), 250.0))
     assert stack_distances(make_plan(TINY), (1.0, 3.0)) == ()
+
+
+def test_a_stack_says_how_its_lens_breathes(records: list[dict[str, Any]]) -> None:
+    """Pictures of a stack have one magnification; the record has that of the lens, as chief rays near the axis do."""
+    plan = make_plan(STACKED)
+    for record in records:
+        lens = load_pool_lens(plan, record["lens"])
+        cameras = [lens.camera_for(record["pixel_um"], focus_m) for focus_m in record["stack_m"]]
+        first, last = (chief_ray_scale(c.lens, c.first_order, float(c.paraxial.sensor)) for c in cameras)
+        magnifications = [one["magnification"] for one in record["stack"]]
+        assert magnifications == pytest.approx([1.0, last / first], rel=1e-6)
+        assert magnifications[1] < 1.0  # things are shown smaller when the lens is focused farther away
 
 
 def test_lenses_are_safe_at_all_distances_of_a_stack() -> None:

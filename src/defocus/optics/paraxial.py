@@ -53,6 +53,11 @@ class FirstOrder(eqx.Module):
         """Distance of the front focal point before the entrance pupil; nearer points have no image. Negative: none."""
         return self.entrance_pupil - self.front_focal_distance
 
+    @property
+    def inverse_pupil_magnification(self) -> Any:
+        """Size of the entrance pupil over that of the exit pupil, zero for an exit pupil at infinity."""
+        return self.focal_length / (self.back_focal_distance - self.exit_pupil)
+
 
 def _matrices(system: System) -> tuple[Float[Array, "2 2"], Float[Array, "2 2"], Float[Array, "2 2"]]:
     """Matrices on (y, ν): first to last vertex; first vertex to the stop's; the stop's to the last.
@@ -168,10 +173,7 @@ def blur_and_defocus(
     """
     defocus = sensor - image_position(lens, depth)
     power = lens.image_index / lens.focal_length
-    # 1 / pupil magnification, zero for an exit pupil at infinity.
-    to_focus = lens.back_focal_distance - lens.exit_pupil
-    inverse_magnification = lens.focal_length / to_focus
-    reduced = lens.entrance_pupil_radius * (power - lens.object_index * inverse_magnification / depth)
+    reduced = lens.entrance_pupil_radius * (power - lens.object_index * lens.inverse_pupil_magnification / depth)
     return reduced / lens.image_index * defocus, defocus
 
 
@@ -231,6 +233,17 @@ class ParaxialCamera:
     def circle_of_confusion_px(self, depth_m: Any) -> Any:
         """Signed blur radius in pixels of points at `depth_m`, positive beyond the focus."""
         return self.blur(depth_m)[0]
+
+    @property
+    def image_scale(self) -> Any:
+        """Height (mm) at which chief rays meet the sensor, for each unit of their tangent before the lens.
+
+        It grows as the sensor moves away from the exit pupil to focus nearer: the lens breathes.
+        """
+        data = self.data
+        behind_focus = self.sensor - data.back_focal_distance
+        height = data.focal_length + data.inverse_pupil_magnification * behind_focus
+        return data.object_index / data.image_index * height
 
 
 def filling_pitch(image_radius: Any, diagonal_px: Any) -> Any:

@@ -94,7 +94,7 @@ COLUMNS: dict[str, tuple[Kind, str]] = {
 }
 STACK_COLUMNS: dict[str, tuple[Kind, str]] = {
     "stack_m": ("numbers", "focus distances of the focal stack, the nearest first"),
-    "stack": ("json", "of each of its pictures: focus, signed blur radii, seed of the noise, offset"),
+    "stack": ("json", "of each of its pictures: focus, signed blur radii, seed of the noise, offset, magnification"),
 }
 
 # What `datasets` shows of a pair beside its pictures: text, and numbers that every pair has.

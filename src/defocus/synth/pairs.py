@@ -156,6 +156,7 @@ def _add_stacks(
             if not member.refusal:
                 pair.pictures[role] = member.pictures["blurred"]
                 facts = {key: member.record[key] for key in ("focus_m", "coc_px", "seed", "offset_px")}
+                facts["magnification"] = _magnification(pair.recipe, lenses[pair.recipe.lens], number)
                 pair.record.setdefault("stack", []).append(facts)
 
 
@@ -172,6 +173,15 @@ def _refocused(plan: Plan, recipe: Recipe, lens: PoolLens, number: int) -> Recip
         layers=layer_room(plan, coc),
         stack_m=(),
     )
+
+
+def _magnification(recipe: Recipe, lens: PoolLens, number: int) -> float:
+    """How large the lens shows things in one picture of a focal stack, against the first, to first order.
+
+    All pictures of the stack are drawn with one magnification.
+    """
+    first, own = (lens.camera_for(recipe.pixel_um, recipe.stack_m[k]).paraxial.image_scale for k in (0, number))
+    return float(own / first)
 
 
 def _drafts(
