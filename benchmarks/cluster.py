@@ -1,6 +1,7 @@
 """A plan on a Ray cluster that loses a node and its driver, into an object store that throttles: seconds and bytes.
 
-    python benchmarks/cluster.py [--quick] [--repeats 5] [--out FOLDER]  # pip install 'defocus[cluster]'
+    python benchmarks/cluster.py [--repeats 5] [--out FOLDER]  # pip install 'defocus[cluster]'
+    python benchmarks/cluster.py --quick [--store s3]          # into a folder, which needs Ray alone
 
 Ray's own `cluster_utils.Cluster` starts several nodes on this machine. The object store is moto's server, which speaks
 the protocol of S3; a layer in front of it answers a share of the requests with 503 SlowDown or 500 InternalError, or
@@ -122,6 +123,39 @@ def serve(port: int) -> None:
     make_server("127.0.0.1", port, FailingStore(), threaded=True).serve_forever()
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Files of a data set by their paths, without marks and ledger."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "ledger.sqlite")))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+class FolderStore:
+    """A folder in the object store's place: nothing is asked for, and nothing fails."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self._before = root, 0
+
+    def restart(self, share: float) -> dict[str, int]:
+        """Count pictures anew."""
+        self._before += self.pictures()
+        return {"requests": 0}
+
+    def pictures(self) -> int:
+        """How many were written since the last restart."""
+        return len(list(self.root.rglob("*.png"))) - self._before
+
+    def place(self, name: str) -> str:
+        """Where a run of this name writes to."""
+        return str(self.root / name)
+
+    def objects(self, name: str) -> dict[str, bytes]:
+        """What a run has written."""
+        return contents(self.root / name)
+
+    def close(self) -> None:
+        """Nothing is left to be ended."""
+
+
 class ObjectStore:
     """The server's process, as this process sees it."""
 
@@ -138,22 +172,42 @@ class ObjectStore:
             "FSSPEC_S3_ENDPOINT_URL": self.address,
         }
         wait_for(self._answers, 60.0, "the object store")
+        import s3fs
+
+        s3fs.S3FileSystem().mkdir(BUCKET)
 
     def _answers(self) -> bool:
         try:
-            return self.ask("_counts") is not None
+            return self._ask("_counts") is not None
         except OSError:
             return False
 
-    def ask(self, path: str) -> dict[str, int]:
+    def _ask(self, path: str) -> dict[str, int]:
         with urllib.request.urlopen(f"{self.address}/{path}", timeout=10) as answer:
             return dict(json.load(answer))
 
-    def objects(self, prefix: str) -> dict[str, bytes]:
+    def restart(self, share: float) -> dict[str, int]:
+        """Let a share of the requests fail from now on; the counts until now, which begin anew."""
+        return self._ask(f"_share/{share}")
+
+    def pictures(self) -> int:
+        """How many were written since the last restart."""
+        return self._ask("_counts").get("pictures", 0)
+
+    def place(self, name: str) -> str:
+        """Where a run of this name writes to."""
+        return f"s3://{BUCKET}/{name}"
+
+    def close(self) -> None:
+        """End the server."""
+        self.process.kill()
+
+    def objects(self, name: str) -> dict[str, bytes]:
+        """What a run has written."""
         import s3fs
 
         system = s3fs.S3FileSystem(skip_instance_cache=True)
-        root = f"{BUCKET}/{prefix}"
+        root = f"{BUCKET}/{name}"
         names = {str(path)[len(root) + 1 :]: path for path in system.find(root)}
         return {name: system.cat_file(path) for name, path in names.items() if not name.startswith(".")}  # marks apart
 
@@ -190,9 +244,7 @@ def wait_for(holds: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.2)
 
 
-def compare(prefix: str, store: ObjectStore, reference: dict[str, bytes]) -> dict[str, int]:
-    store.ask("_share/0")
-    objects = store.objects(prefix)
+def compare(objects: dict[str, bytes], reference: dict[str, bytes]) -> dict[str, int]:
     return {
         "objects": len(objects),
         "missing": len(reference.keys() - objects.keys()),
@@ -237,20 +289,17 @@ def devices(address: str, workers: int) -> dict[str, list[str]]:
 
 
 class Runs:
-    """The runs of a plan on a cluster, each into its own place of the object store."""
+    """The runs of a plan on a cluster, each into its own place of the store."""
 
-    def __init__(self, plan: Path, cluster: Any, store: ObjectStore, reference: dict[str, bytes]) -> None:
-        import s3fs
-
+    def __init__(self, plan: Path, cluster: Any, store: ObjectStore | FolderStore, reference: dict[str, bytes]) -> None:
         self.plan, self.cluster, self.store, self.reference = plan, cluster, store, reference
         self.pictures = sum(name.endswith(".png") for name in reference)
         self.rows: list[dict[str, Any]] = []
-        s3fs.S3FileSystem().mkdir(BUCKET)
         self.nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
 
     def reach(self, share: float) -> None:
         """Wait until a share of the pictures is written."""
-        wait_for(lambda: self.store.ask("_counts").get("pictures", 0) >= share * self.pictures, LONGEST, f"{share:.0%}")
+        wait_for(lambda: self.store.pictures() >= share * self.pictures, LONGEST, f"{share:.0%}")
 
     def lose_a_node(self, share: float) -> None:
         self.reach(share)
@@ -273,19 +322,20 @@ class Runs:
         """Seconds, requests and differences of one run."""
         name = f"{kind.replace(' ', '-')}-{len(self.rows)}"
         row: dict[str, Any] = {"kind": kind}
-        self.store.ask(f"_share/{share}")
+        self.store.restart(share)
         ledger = self.plan.with_name(f"{name}.sqlite")
         with timed(row, "seconds"):
-            driver = Driver(self.plan, f"s3://{BUCKET}/{name}", ledger, self.cluster.address, workers)
+            driver = Driver(self.plan, self.store.place(name), ledger, self.cluster.address, workers)
             if disturb:
                 disturb(driver)
             driver.finish()
-        row |= self.store.ask("_share/0") | compare(name, self.store, self.reference)
+        row |= self.store.restart(0.0)
+        row |= compare(self.store.objects(name), self.reference)
         self.rows.append(row)
         print(json.dumps(row), flush=True)
 
 
-def run(folder: Path, pairs: int, repeats: int) -> dict[str, Any]:
+def run(folder: Path, pairs: int, repeats: int, *, in_folder: bool) -> dict[str, Any]:
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: nodes have the loopback address
         "RAY_AUTH_MODE": "token",
@@ -301,13 +351,8 @@ def run(folder: Path, pairs: int, repeats: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     with timed(result, "local_s"):
         subprocess.run(local, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    files = (path for path in (folder / "local").rglob("*") if path.is_file())
-    reference = {
-        path.relative_to(folder / "local").as_posix(): path.read_bytes()
-        for path in files
-        if not path.name.startswith((".", "ledger.sqlite"))
-    }
-    store = ObjectStore()
+    reference = contents(folder / "local")
+    store = FolderStore(folder / "store") if in_folder else ObjectStore()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         runs = Runs(plan, cluster, store, reference)
@@ -325,7 +370,7 @@ def run(folder: Path, pairs: int, repeats: int) -> dict[str, Any]:
         runs.measure("devices", 0.0, workers=4)
     finally:
         cluster.shutdown()
-        store.process.kill()
+        store.close()
     least = {k: min(row["seconds"] for row in runs.rows if row["kind"] == k) for k in ("calm", "two nodes lost")}
     result["seconds_per_lost_node"] = (least["two nodes lost"] - least["calm"]) / 2
     return result | {"runs": runs.rows, "pictures": runs.pictures, "files": len(reference)}
@@ -391,15 +436,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=amount(600, quick=60), help="of the training split")
     parser.add_argument("--repeats", type=int, default=amount(5, quick=1), help="of the run that is disturbed most")
+    parser.add_argument("--store", choices=("s3", "folder"), default=amount("s3", quick="folder"))
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     options = read_arguments(parser)
-    require("ray", "moto", "s3fs")
+    require("ray", *(("moto", "s3fs") if options.store == "s3" else ()))
     if options.serve:
         serve(options.serve)
         return
     place = machine(("jax", "ray", "s3fs", "moto"))
     with tempfile.TemporaryDirectory() as folder:
-        result = {"machine": place, **run(Path(folder), options.pairs, options.repeats)}
+        runs = run(Path(folder), options.pairs, options.repeats, in_folder=options.store == "folder")
+    result = {"machine": place, **runs}
     if any(row[key] for row in result["runs"] for key in ("missing", "different", "others")):
         raise SystemExit(f"not the same bytes: {json.dumps(result, indent=1)}")
     write_report(options.out, "cluster", result, markdown(result))

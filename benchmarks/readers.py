@@ -2,7 +2,7 @@
 
     python benchmarks/readers.py make FOLDER                   # needs defocus: 40 pairs in each layout
     python benchmarks/readers.py read FOLDER [--out FOLDER]    # needs the readers and Pillow, no defocus
-    python benchmarks/readers.py --quick                       # both, with 10 pairs
+    python benchmarks/readers.py --quick                       # both, with 4 pairs, by the readers that are here
 
 The second runs in an environment of its own, as the machine of somebody who was passed a data set. Every reader must
 give all pairs of each split, with the pixels of pictures and labels that the records name by their checksums, the lens,
@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import io
 import json
 import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from machine import SMALL_PLAN, amount, read_arguments, require, write_report
+from machine import SMALL_PLAN, amount, machine, read_arguments, require, write_report
 
 LAYOUTS = ("dpdd", "pairs", "webdataset")
-PAIRS = amount({"train": 28, "validation": 6, "test": 6}, quick={"train": 6, "validation": 2, "test": 2})
+PAIRS = amount({"train": 28, "validation": 6, "test": 6}, quick={"train": 2, "validation": 1, "test": 1})
 PACKAGES = ("datasets", "webdataset", "pyarrow", "polars", "duckdb", "pillow")
 PLAN: dict[str, Any] = SMALL_PLAN | {
     "name": "Readers",
@@ -175,19 +174,19 @@ def main() -> None:
         arguments.folder = arguments.out / "sets"
     elif arguments.folder is None:
         parser.error("expected make FOLDER, or read FOLDER")
-    if arguments.mode != "make":
-        require("datasets", "webdataset", "pyarrow", "polars", "duckdb")
+    if arguments.mode == "read":
+        require(*READERS)
     if arguments.mode != "read":
         make(arguments.folder)
     if arguments.mode == "make":
         return
     os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
-    versions = {name: metadata.version(name) for name in PACKAGES}
+    readers = {name: reader for name, reader in READERS.items() if importlib.util.find_spec(name)}
     results: dict[str, dict[str, str]] = {}
     for layout in LAYOUTS:
         expected = expected_rows(arguments.folder, layout)
         assert {split: len(rows) for split, rows in expected.items()} == PAIRS
-        for name, (reader, layouts) in READERS.items():
+        for name, (reader, layouts) in readers.items():
             if layout not in layouts:
                 continue
             try:
@@ -197,8 +196,8 @@ def main() -> None:
                 verdict = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             results.setdefault(name, {})[layout] = verdict
             print(f"{name} {layout}: {verdict}", flush=True)
-    report = {"machine": {"cpu": platform.machine(), "python": platform.python_version()} | versions}
-    report |= {"pairs": PAIRS, "results": results}
+    place = machine(PACKAGES)
+    report = {"machine": place, "pairs": PAIRS, "results": results}
     lines = [
         "# Readers of data sets",
         "",
@@ -207,7 +206,7 @@ def main() -> None:
         "pixels of pictures and labels, lens and focus distances as the records say; `datasets` twice, loaded and "
         "streamed.",
         "",
-        ", ".join(f"{name} {version}" for name, version in versions.items()) + f", Python {platform.python_version()}.",
+        ", ".join(f"{name} {place[name]}" for name in (*PACKAGES, "python") if place[name]) + ".",
         "",
         "| reader | " + " | ".join(LAYOUTS) + " |",
         "| --- |" + " --- |" * len(LAYOUTS),

@@ -27,7 +27,9 @@ FORKS = {"kills"}  # from a process with one thread
 COMPILERS = {  # what they compile, nothing else uses
     "growth", "paper_sampling", "psf_speed", "psf_vs_huygens", "render_speed", "trace_vs_optiland", "trace_vs_oracle",
 }  # fmt: skip
-SLOW = {"ablation_study", "render_truth", "same_bytes", "synth_statistics"}  # 5 s and more each
+SLOW = {  # 5 s and more each
+    "ablation_study", "cluster", "render_truth", "same_bytes", "synth_statistics", "versus_optiland",
+}  # fmt: skip
 long = pytest.mark.skipif("DEFOCUS_LONG_TESTS" not in os.environ, reason="takes long: set DEFOCUS_LONG_TESTS=1")
 RESULTS = sorted(path.stem for path in (FOLDER / "results").glob("*.json"))
 SEVERAL = {"same_bytes_gpu"}  # put together from several runs, which the script does not write
