@@ -173,8 +173,8 @@ def test_numbers_and_names_of_other_kinds(sample, tmp_path: Path, suffix: str) -
 
 def test_what_cannot_be_written(sample, tmp_path: Path) -> None:
     lens = sample("doublet.json")
-    with pytest.raises(LensError, match=r"json or \.zmx"):
-        write_lens(lens, tmp_path / "a.seq")
+    with pytest.raises(LensError, match=r"written as .*\.seq, not as \.txt"):
+        write_lens(lens, tmp_path / "a.txt")
     with pytest.raises(LensError, match="cannot be written"):
         write_lens(lens, tmp_path / "absent" / "a.json")
     mixed = replace(lens, states=(State("a", aperture=Aperture("f_number", 2.0)),))
@@ -190,6 +190,15 @@ def test_what_cannot_be_written(sample, tmp_path: Path) -> None:
             write_lens(odd, tmp_path / f"a{suffix}")
         assert caught.value.surface == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_an_entrance_pupil_that_was_changed_elsewhere_counts(sample) -> None:
+    text = zemax_text(sample("zoom.txt"))
+    assert "FLOA" not in text
+    written = next(line.split()[1] for line in text.splitlines() if line.startswith("ENPD"))
+    again = parse_lens(text.replace(f"ENPD {written}", "ENPD 20.0").encode(), "lens.zmx")
+    assert again.aperture == Aperture("entrance_pupil_diameter", 20.0)
+    assert any("ENPD counts" in note for note in again.notes)
 
 
 def test_our_remarks_are_checked(sample) -> None:

@@ -102,9 +102,12 @@ _add_figure("card", "draw_card", "Draw one page with layout, first-order data an
 @command(lens_app)
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="A lens file or a built-in name.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: .json or .zmx.")],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="The file to write: .json, .zmx, .seq, .optiland.json, .deeplens.json."),
+    ],
 ) -> None:
-    """Convert a lens file to JSON or Zemax."""
+    """Convert a lens file for another program: Zemax, CODE V, Optiland, DeepLens; or to our JSON."""
     from ..lens import load_lens, save_lens
 
     lens = load_lens(source)

@@ -72,18 +72,28 @@ def focal_length(lens: Lens) -> float:
     return 1.0 / power if power else math.inf
 
 
+def pupil_diameter(path: AxialPath, stop: int, stop_radius: float) -> float:
+    """Diameter (mm) of the entrance pupil of a stop's radius; inf where the stop lies in a focus."""
+    at_stop = abs(axial_ray(path._replace(object_distance=math.inf)).heights[stop])
+    return 2.0 * stop_radius / at_stop if at_stop else math.inf
+
+
+def entrance_pupil_diameter(lens: Lens) -> float | None:
+    """Diameter (mm) of the entrance pupil; None where the aperture is given in object space."""
+    kind, value = lens.aperture.kind, lens.aperture.value
+    if kind == "stop_radius":
+        return pupil_diameter(path_through(lens, math.inf), lens.stop, value)
+    if kind == "f_number":
+        return abs(focal_length(lens)) / value
+    return value if kind == "entrance_pupil_diameter" else None
+
+
 def f_number(lens: Lens) -> float | None:
     """Focal length over entrance pupil diameter; None where the aperture is given in object space."""
-    aperture = lens.aperture
-    if aperture.kind == "f_number":
-        return aperture.value
-    if aperture.kind == "object_na":
-        return None
-    diameter = aperture.value
-    if aperture.kind == "stop_radius":
-        at_stop = abs(axial_ray(path_through(lens, math.inf)).heights[lens.stop])
-        diameter = 2.0 * aperture.value / at_stop if at_stop else math.inf
-    return abs(focal_length(lens)) / diameter
+    if lens.aperture.kind == "f_number":
+        return lens.aperture.value
+    diameter = entrance_pupil_diameter(lens)
+    return None if diameter is None else abs(focal_length(lens)) / diameter
 
 
 def stop_radius_from_clear_apertures(path: AxialPath, stop: int) -> float | None:

@@ -103,7 +103,7 @@ def _unknown(text: str) -> UnknownLensError:
 
 
 def save_lens(lens: Lens, path: str | Path) -> None:
-    """Write a lens as .json or .zmx, as the path's suffix says; reading it back gives an equal lens."""
+    """Write a lens as .json, .zmx, .seq, .optiland.json or .deeplens.json, as the path's name says."""
     from .formats import write_lens
 
     write_lens(lens, path)

@@ -153,7 +153,10 @@ class Lens:
         return drawn("draw_layout", self)
 
     def save(self, path: str | Path) -> None:
-        """Write the lens as .json or .zmx, or its layout as .svg, .pdf or .png, as the path's suffix says."""
+        """Write the lens as the path's name says, or its layout as .svg, .pdf or .png.
+
+        Formats are .json, .zmx, .seq, .optiland.json and .deeplens.json.
+        """
         if Path(path).suffix.lower() in (".svg", ".pdf", ".png"):
             drawn("save", self.plot(), path)
         else:

@@ -1,4 +1,6 @@
-"""Lens files: Zemax, CODE V, Optical Bench text and our own JSON are read; JSON and Zemax are written."""
+"""Lens files: Zemax, CODE V, Optical Bench text and our own JSON are read.
+
+Written are our JSON, Zemax, CODE V, and the JSON of Optiland and DeepLens."""
 
 from __future__ import annotations
 
@@ -12,8 +14,11 @@ from ...glass import Medium
 from ..prescription import Lens
 from .assemble import FallbackGlass
 from .codev_lens import read_codev
+from .codev_write import codev_text
+from .deeplens_write import deeplens_text
 from .json_format import json_text, read_json
 from .opticalbench import read_opticalbench
+from .optiland_write import optiland_text
 from .text import decode, read_bytes
 from .zemax_lens import read_zemax
 from .zemax_write import zemax_text
@@ -28,6 +33,14 @@ _FORMATS: dict[str, tuple[str, _Reader]] = {
     ".json": ("JSON", read_json),
 }
 LENS_SUFFIXES = tuple(_FORMATS)
+# The first that a file's name ends with.
+_WRITERS: dict[str, Callable[[Lens], str]] = {
+    ".optiland.json": optiland_text,
+    ".deeplens.json": deeplens_text,
+    ".json": json_text,
+    ".zmx": zemax_text,
+    ".seq": codev_text,
+}
 _SNIFFED_LINES = 20_000
 
 
@@ -76,18 +89,20 @@ def _sniff(text: str) -> str | None:
 
 
 def write_lens(lens: Lens, path: str | Path) -> None:
-    """Write a lens as .json or .zmx, as the path's suffix says; reading it back gives an equal lens.
+    """Write a lens as .json, .zmx, .seq, .optiland.json or .deeplens.json, as the path's name says.
 
-    A state is written as what differs from the lens; a .zmx file that cannot hold the lens raises LensError.
+    Reading a .json or .zmx back gives an equal lens. A state is written as what differs from the lens; a file of a
+    kind that cannot hold the lens raises LensError.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix == ".json":
-        data = json_text(lens).encode("utf-8", "replace")
-    elif suffix == ".zmx":
-        text = zemax_text(lens).replace("\n", "\r\n")
+    suffix = next((suffix for suffix in _WRITERS if Path(path).name.lower().endswith(suffix)), None)
+    if suffix is None:
+        kinds, other = ", ".join(_WRITERS), Path(path).suffix or "a file without suffix"
+        raise LensError(f"{path}: lenses are written as {kinds}, not as {other}")
+    text = _WRITERS[suffix](lens)
+    data = text.encode("utf-8", "replace")
+    if suffix == ".zmx":
+        text = text.replace("\n", "\r\n")
         data = text.encode("ascii") if text.isascii() else b"\xff\xfe" + text.encode("utf-16-le")
-    else:
-        raise LensError(f"{path}: lenses are written as .json or .zmx, not as {suffix or 'a file without suffix'}")
     if not Path(path).absolute().parent.is_dir():
         raise LensError(f"{path}: cannot be written: there is no folder {Path(path).parent}")
     try:

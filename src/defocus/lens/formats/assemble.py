@@ -224,6 +224,30 @@ def length_or_infinity(word: str, unit: float = 1.0) -> float | None:
     return value if value is None else math.inf if value * unit >= INFINITY_MM else value * unit
 
 
+def field_or_stand_in(lens: Lens) -> Field:
+    """The lens's fields, or three image heights (the axis without an image radius) for programs that want some."""
+    if lens.field is not None:
+        return lens.field
+    r = lens.image_radius
+    if r is None:
+        return Field("angle_deg", ((0.0, 0.0),))
+    return Field("real_image_height", ((0.0, 0.0), (0.0, 0.7 * r), (0.0, r)))
+
+
+def refuse_states(lens: Lens, file: str) -> None:
+    """Raise LensError for a lens with states, of which a file of this kind holds one."""
+    if lens.states:
+        names = ", ".join(lens.state_names[:8])
+        raise LensError(f"{file} holds one state; convert LENS@STATE. Its states: {names}", lens=lens.name)
+
+
+def sampled_indices(medium: Medium, wavelengths_nm: Sequence[float], step_nm: int) -> list[tuple[float, float]]:
+    """Wavelengths (nm) and indices over the visible range, as far as it is known; these wavelengths are among them."""
+    low, high = medium.range_nm or (0.0, math.inf)
+    visible = [float(w) for w in range(380, 781, step_nm) if low <= w <= high]
+    return [(w, medium.index(w)) for w in sorted({D_LINE_NM, *wavelengths_nm, *visible})]
+
+
 def check_glass(
     medium: Medium, surface: int | None = None
 ) -> Literal["air", "model", "constant", "table", "catalogue"]:

@@ -13,8 +13,10 @@ remarks:
     defocus:image_radius MM
     defocus:field none                  the fields were added for Zemax's sake
     defocus:stop_semi_diameter none     DIAM of the stop is the aperture only
+    defocus:stop_radius MM              what gives the aperture; ENPD follows from it, and counts where it does not
     defocus:state K NAME                K counts the configurations from 1
     defocus:state_image_radius K MM
+    defocus:state_stop_radius K MM
     defocus:glass N CATALOGUE NAME      the medium behind surface N, where GLAS cannot say it
     defocus:table N NM INDEX ...        its indices; several lines add up
 """
@@ -43,8 +45,10 @@ _MAX_WORDS = 1000  # on a line
 
 REMARK = "defocus:"
 REMARK_VERSION = 1
-_PLAIN_REMARKS = frozenset({"version", "patent", "format", "image_radius", "field", "stop_semi_diameter"})
-_NUMBERED_REMARKS = frozenset({"state", "state_image_radius", "glass", "table"})
+_PLAIN_REMARKS = frozenset(
+    {"version", "patent", "format", "image_radius", "field", "stop_radius", "stop_semi_diameter"}
+)
+_NUMBERED_REMARKS = frozenset({"state", "state_image_radius", "state_stop_radius", "glass", "table"})
 
 
 @dataclass

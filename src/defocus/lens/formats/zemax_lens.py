@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import LensFileError
 from ...glass import AIR, Medium, constant_index, model_glass, tabulated_glass
-from ..first_order import AxialPath, path_through, stop_radius_from_clear_apertures
+from ..first_order import AxialPath, path_through, pupil_diameter, stop_radius_from_clear_apertures
 from ..prescription import D_LINE_NM, Aperture, Field, FieldKind, Lens, State, Surface
 from .assemble import FallbackGlass, NumberedSurfaces, length_or_infinity, paraxial_aperture
 from .text import INFINITY_MM, clean, reciprocal, scaled, to_float, to_floats
@@ -52,7 +52,7 @@ def read_zemax(text: str, file: str | Path, fallback_glass: FallbackGlass | None
     if parts.aperture_keyword == "FLOA":
         aperture = _float_by_stop_size(parts, path, numbered.stop, parts.surfaces[numbered.numbers[numbered.stop]])
     else:
-        aperture = _system_aperture(parts, path)
+        aperture = _system_aperture(parts, path, numbered.stop)
     if parts.has_remark("stop_semi_diameter"):
         numbered.surfaces[numbered.stop] = replace(numbered.surfaces[numbered.stop], semi_diameter=None)
     name = parts.header.get("NAME")
@@ -282,8 +282,10 @@ def _float_by_stop_size(parts: ZemaxFile, path: AxialPath, stop: int, s: ZemaxSu
     return Aperture("stop_radius", radius)
 
 
-def _system_aperture(parts: ZemaxFile, path: AxialPath, value: float | None = None) -> Aperture:
-    """The aperture by ENPD, FNUM or OBNA, with the file's own value or that of a configuration.
+def _system_aperture(
+    parts: ZemaxFile, path: AxialPath, stop: int, value: float | None = None, configuration: int = 0
+) -> Aperture:
+    """The aperture by ENPD, FNUM or OBNA, with the file's own value or that of a configuration (from 1).
 
     The second word of FNUM tells the paraxial working F-number from the image-space F-number (they are
     the same for an object at infinity), that of OBNA a half angle in degrees from a numerical aperture.
@@ -297,7 +299,16 @@ def _system_aperture(parts: ZemaxFile, path: AxialPath, value: float | None = No
     }
     kind = kinds[keyword][line.whole(1) == 1]
     value = parts.value(line, 0, keyword) if value is None else value
-    return paraxial_aperture(parts, path, keyword, kind, value, line=line.number)
+    aperture = paraxial_aperture(parts, path, keyword, kind, value, line=line.number)
+    radius = parts.remark_length("state_stop_radius" if configuration else "stop_radius", configuration)
+    if radius is None or kind != "entrance_pupil_diameter":
+        return aperture
+    if not math.isclose(pupil_diameter(path, stop, radius), aperture.value, rel_tol=1e-9):
+        parts.note(
+            f"{keyword} is no longer the entrance pupil of the stop radius that the file notes; {keyword} counts"
+        )
+        return aperture
+    return Aperture("stop_radius", radius)
 
 
 def _states(parts: ZemaxFile, lens: Lens, numbers: Sequence[int]) -> list[State]:
@@ -346,7 +357,8 @@ def _state(parts: ZemaxFile, lens: Lens, index: dict[int, int], k: int) -> State
         aperture = Aperture("stop_radius", radius) if radius else None
     else:
         path = path_through(lens, lens.object_distance if object_distance is None else object_distance, thickness)
-        aperture = _system_aperture(parts, path, next((v for (name, _), v in values.items() if name == "APER"), None))
+        value = next((v for (name, _), v in values.items() if name == "APER"), None)
+        aperture = _system_aperture(parts, path, lens.stop, value, k)
     field = _state_field(parts, lens.field, values)
     image_radius = parts.remark_length("state_image_radius", k)
     if image_radius is None and field and lens.field and lens.image_radius == lens.field.radius:

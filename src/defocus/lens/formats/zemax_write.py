@@ -2,7 +2,8 @@
 
 Numbers are written so that they come back to the last bit. What Zemax has no keyword for stands in NOTE
 lines (see `zemax`). Clear apertures are written as circular apertures (CLAP), so that Zemax clips
-there too.
+there too. An aperture that the stop's radius gives is written as the entrance pupil that follows (ENPD), since other
+programs ignore FLOA or take the stop's semi-diameter for a diameter.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Sequence
 
 from ...errors import LensError
 from ...glass import Medium, find_glass
-from ..prescription import Field, Lens, Surface
-from .assemble import check_glass, table_rows
+from ..first_order import entrance_pupil_diameter
+from ..prescription import MAX_LENGTH, Lens, Surface
+from .assemble import check_glass, field_or_stand_in, table_rows
 from .text import clean, curvature_text, scaled_text
 from .zemax import REMARK, REMARK_VERSION
 
-_APERTURES = {"entrance_pupil_diameter": "ENPD", "f_number": "FNUM", "stop_radius": "FLOA", "object_na": "OBNA"}
+_APERTURES = {"entrance_pupil_diameter": "ENPD", "f_number": "FNUM", "object_na": "OBNA"}
 _FIELDS = ("angle_deg", "object_height", "paraxial_image_height", "real_image_height")
 _EVEN_TERMS = 16  # EVENASPH reaches r¹⁶
 _TABLE_ROWS = 4  # on a NOTE line
@@ -31,16 +33,14 @@ def zemax_text(lens: Lens) -> str:
     _refuse(lens)
     named = [s.medium for i, s in enumerate(lens.surfaces) if check_glass(s.medium, i) == "catalogue"]
     catalogues = sorted({medium.catalogue.upper() for medium in named})
-    field = lens.field or _stand_in(lens)
+    field, pupils = field_or_stand_in(lens), _pupil_diameters(lens)
     lines = [
         "VERS 150514 0 0",
         "MODE SEQ",
         f"NAME {clean(lens.name)}",
-        *_notes(lens, catalogues),
+        *_notes(lens, catalogues, pupils),
         "UNIT MM X W X CM MR CPMM",
-        f"{_APERTURES[lens.aperture.kind]} {_number(lens.aperture.value)} 0"
-        if lens.aperture.kind != "stop_radius"
-        else "FLOA",
+        _aperture(lens, pupils),
         "ENVD 20 1 0",
         f"GCAT {' '.join(catalogues)}".rstrip(),
         f"FTYP {_FIELDS.index(field.kind)} 0 {len(field.points)} {len(lens.wavelengths_nm)} 0 0 0",
@@ -58,7 +58,7 @@ def zemax_text(lens: Lens) -> str:
     for i, s in enumerate(lens.surfaces):
         lines += _surface(lens, i, s, catalogues)
     lines += [f"SURF {len(lens.surfaces) + 1}", *_PLANE, "  DISZ 0", _NO_SIZE]
-    lines += [f"MNUM {max(len(lens.states), 1)} 1", *_configurations(lens)]
+    lines += [f"MNUM {max(len(lens.states), 1)} 1", *_configurations(lens, pupils)]
     return "\n".join(lines) + "\n"
 
 
@@ -82,15 +82,25 @@ def _refuse(lens: Lens) -> None:
             raise LensError(f"{lens.name}, state {state.name!r}: a .zmx file holds one kind and number of field points")
 
 
-def _stand_in(lens: Lens) -> Field:
-    """Fields for Zemax where the lens has none."""
-    r = lens.image_radius
-    if r is None:
-        return Field("angle_deg", ((0.0, 0.0),))
-    return Field("real_image_height", ((0.0, 0.0), (0.0, 0.7 * r), (0.0, r)))
+def _pupil_diameters(lens: Lens) -> list[float]:
+    """Entrance pupil diameters (mm) of the lens and its states, of an aperture that is the stop's radius.
+
+    Empty for other apertures, and where the stop lies in a focus, so that one of them has no pupil.
+    """
+    if lens.aperture.kind != "stop_radius":
+        return []
+    diameters = [entrance_pupil_diameter(one) for one in (lens, *(lens.in_state(i) for i in range(len(lens.states))))]
+    pupils = [d for d in diameters if d is not None and 0.0 < d <= MAX_LENGTH]
+    return pupils if len(pupils) == len(diameters) else []
 
 
-def _notes(lens: Lens, catalogues: list[str]) -> list[str]:
+def _aperture(lens: Lens, pupils: list[float]) -> str:
+    if lens.aperture.kind != "stop_radius":
+        return f"{_APERTURES[lens.aperture.kind]} {_number(lens.aperture.value)} 0"
+    return f"ENPD {_number(pupils[0])} 0" if pupils else "FLOA"
+
+
+def _notes(lens: Lens, catalogues: list[str], pupils: list[float]) -> list[str]:
     """NOTE lines for what Zemax has no keyword for."""
     by_stop = lens.aperture.kind == "stop_radius"
     notes = {
@@ -99,6 +109,7 @@ def _notes(lens: Lens, catalogues: list[str]) -> list[str]:
         f"format {clean(lens.image_format)}": lens.image_format,
         f"image_radius {_number(lens.image_radius or 0.0)}": lens.image_radius is not None,
         "field none": lens.field is None,
+        f"stop_radius {_number(lens.aperture.value)}": pupils,
         "stop_semi_diameter none": by_stop and lens.surfaces[lens.stop].semi_diameter is None,
     }
     lines = [note for note, holds in notes.items() if holds]
@@ -106,6 +117,8 @@ def _notes(lens: Lens, catalogues: list[str]) -> list[str]:
         lines.append(f"state {k} {clean(state.name)}")
         if state.image_radius is not None:
             lines.append(f"state_image_radius {k} {_number(state.image_radius)}")
+        if pupils:
+            lines.append(f"state_stop_radius {k} {_number((state.aperture or lens.aperture).value)}")
     for number, medium in enumerate((lens.object_medium, *(s.medium for s in lens.surfaces))):
         kind = check_glass(medium, number - 1 if number else None)
         if kind in ("air", "model") or (kind == "catalogue" and _glass_word(medium, catalogues) == medium.name):
@@ -166,11 +179,13 @@ def _shape(s: Surface) -> tuple[str, list[str]]:
     return "XASPHERE" if step == 2 else "XOSPHERE", lines
 
 
-def _configurations(lens: Lens) -> list[str]:
+def _configurations(lens: Lens, pupils: list[float]) -> list[str]:
     """Rows for everything that a state changes, with a value for every state."""
     states = lens.states
     lines: list[str] = []
-    if any(s.aperture for s in states):
+    if any(pupil != pupils[0] for pupil in pupils):
+        lines += _rows("APER", 0, pupils[1:])
+    elif not pupils and any(s.aperture for s in states):
         name, target = ("SDIA", lens.stop + 1) if lens.aperture.kind == "stop_radius" else ("APER", 0)
         lines += _rows(name, target, [(s.aperture or lens.aperture).value for s in states])
     fields = [s.field or lens.field for s in states]
