@@ -108,6 +108,8 @@ def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.Captu
     run(["lens", "convert", LENS, str(folder / "tessar.json")])
     run(["lens", "convert", LENS, str(folder / "deeper" / "tessar.zmx")])
     (folder / "broken.zmx").write_text("VERS 1\nMODE SEQ\nSURF 0\n  TYPE BICONICX\n")
+    tilted = (folder / "deeper" / "tessar.zmx").read_text().replace("TYPE STANDARD", "TYPE COORDBRK", 2)
+    (folder / "tilted.zmx").write_text(tilted)
     out = tmp_path / "survey.csv"
     assert run(["lens", "survey", str(folder), "--out", str(out), "--plots", str(tmp_path / "plots")]) == 0
     rows = read_rows(out)
@@ -115,8 +117,8 @@ def test_survey_writes_a_row_for_every_file(tmp_path: Path, capsys: pytest.Captu
         "file,name,status,category,reasons,focal_length_mm,f_number,na,image_radius_mm,total_track_mm,stop_radius_mm,"
         "half_field_deg,axial_rms_mm,phase_range_axis_waves,phase_range_edge_waves,tsc_mm,cc_mm,tac_mm"
     )
-    assert [row["file"] for row in rows] == ["broken.zmx", "deeper/tessar.zmx", "tessar.json"]
-    assert rows[0]["status"] == "unreadable"
+    assert [row["file"] for row in rows] == ["broken.zmx", "deeper/tessar.zmx", "tessar.json", "tilted.zmx"]
+    assert (rows[0]["status"], rows[3]["status"]) == ("unreadable", "unsupported")
     assert rows[0]["reasons"]
     assert rows[1]["category"] == rows[2]["category"] == "interchangeable"
     assert float(rows[1]["focal_length_mm"]) == pytest.approx(float(rows[2]["focal_length_mm"]), rel=1e-9)

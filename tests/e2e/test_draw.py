@@ -371,8 +371,10 @@ def test_diversity_figures(tmp_path: Path):
         row("b", "rejected", "phone", ("f_number 9 > 8", "na 0.7 >= 0.6"), **numbers),
         row("c", "rejected", "", ("c: no image radius",)),
         row("d", "unreadable", "", ("d.zmx: truncated",)),
+        row("e", "unsupported", "", ("e.zmx: MIRROR",)),
+        row("f", "rejected", "", ("na 0.7 >= 0.6",), **{**numbers, "tsc_mm": 1e11}),
     ]
-    for some in (rows, rows[3:], []):
+    for some in (rows, rows[3:5], []):
         figures = draw_diversity(some)
         assert [name for name, _ in figures] == ["focal_length_and_stop", "aberrations", "reasons"]
         for name, figure in figures:
@@ -381,8 +383,18 @@ def test_diversity_figures(tmp_path: Path):
     reasons = draw_diversity(rows)[2][1]
     save(reasons, tmp_path / "reasons.svg")  # tick labels exist once they are drawn
     words = texts(reasons)
-    for text in ("F-number too large", "numerical aperture", "cannot be traced", "file cannot be read", "1 kept"):
+    for text in (
+        "F-number too large",
+        "numerical aperture",
+        "cannot be traced",
+        "file cannot be read",
+        "not a lens",
+        "1 kept",
+    ):
         assert text in words
+    aberrations = draw_diversity(rows)[1][1]
+    assert "1 lens beyond the axes" in texts(aberrations)
+    assert aberrations.axes[0].get_xlim()[1] < 1.0
 
 
 @pytest.mark.shared

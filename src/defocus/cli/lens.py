@@ -7,7 +7,7 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -156,11 +156,13 @@ def survey(
 
 
 def _print_summary(rows: list[SurveyRow], seconds: float) -> None:
-    for status in ("kept", "rejected", "unreadable"):
+    from ..survey.lens_folder import Status
+
+    for status in get_args(Status):
         members = [row for row in rows if row.status == status]
         kinds = {c: sum(row.category == c for row in members) for c in ("interchangeable", "phone")}
         detail = ", ".join(f"{n} {c}" for c, n in kinds.items() if n)
-        typer.echo(f"{status:<11}{len(members):>6}" + (f"  ({detail})" if detail else ""))
+        typer.echo(f"{status:<12}{len(members):>6}" + (f"  ({detail})" if detail else ""))
     typer.echo(f"{len(rows)} lenses in {seconds:.1f} s")
 
 

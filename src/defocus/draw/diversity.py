@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from ..survey.lens_folder import SurveyRow
+from ..survey.lens_folder import Status, SurveyRow
 from . import style
 
 KINDS = {"interchangeable": (style.BLUE, "o"), "phone": (style.ORANGE, "^"), "": (style.FAINT, "s")}
@@ -44,7 +44,7 @@ REASONS = (  # how a reason begins, and what it is called
 
 
 def draw_diversity(rows: Sequence[SurveyRow]) -> list[tuple[str, Figure]]:
-    """Figures of a survey, each with a name that can serve as a file name. Rows that were not readable count too."""
+    """Figures of a survey, each with a name that can serve as a file name. Rows that were not read count too."""
     return [
         ("focal_length_and_stop", _focal_length_and_stop(rows)),
         ("aberrations", _aberrations(rows)),
@@ -71,26 +71,40 @@ def _focal_length_and_stop(rows: Sequence[SurveyRow]) -> Figure:
 @style.look()
 def _aberrations(rows: Sequence[SurveyRow]) -> Figure:
     figure = Figure(figsize=(11.5, 4.4), layout="constrained")
+    reach = {name: _reach(rows, name) for name, _ in ABERRATIONS}
     for panel, ((x, x_label), (y, y_label)) in enumerate(itertools.combinations(ABERRATIONS, 2)):
         axes = figure.add_subplot(1, 3, panel + 1)
-        _scatter(axes, rows, x, y)
+        _scatter(axes, rows, x, y, reach=(reach[x], reach[y]))
         for axis, name in ((axes.xaxis, x), (axes.yaxis, y)):
-            _set_symlog(axes, axis, [getattr(row.measurement, name) for row in rows])
+            _set_symlog(axes, axis, reach[name])
         axes.axhline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
         axes.axvline(0.0, color=style.FRAME, linewidth=0.7, zorder=0)
         axes.tick_params(axis="x", rotation=45)
         axes.set(xlabel=x_label, ylabel=y_label)
     title = f"third-order aberrations at full aperture and field; linear within ±{LINEAR:g} mm"
+    beyond = sum(any(abs(getattr(row.measurement, name)) > reach[name] for name in reach) for row in rows)
+    title += f"; {beyond} lens{'es' * (beyond > 1)} beyond the axes, drawn on the border" if beyond else ""
     figure.suptitle(title, x=0.01, ha="left", fontsize=style.NORMAL)
     figure.legend(handles=_handles(rows), loc="outside lower center", ncols=6)
     return figure
 
 
-def _set_symlog(axes: Axes, axis: Axis, values: Sequence[float]) -> None:
-    """Give an axis a scale that is linear near zero, limits that hold all values, and ticks at 0 and powers of ten."""
-    largest = max([10.0 * LINEAR, *(abs(v) for v in values if math.isfinite(v))])
+def _reach(rows: Sequence[SurveyRow], name: str) -> float:
+    """How far an axis of aberrations goes: over every lens that was kept, and all others but the strange ones.
+
+    Systems that are no photographic lenses, afocal ones above all, have aberrations of up to 1e12 mm.
+    """
+    sizes = {row.file: abs(getattr(row.measurement, name)) for row in rows}
+    kept = [sizes[row.file] for row in rows if row.status == "kept" and math.isfinite(sizes[row.file])]
+    every = [size for size in sizes.values() if math.isfinite(size)]
+    usual = 100.0 * float(np.median(every)) if every else 0.0
+    return max([10.0 * LINEAR, *kept, *(size for size in every if size <= usual)])
+
+
+def _set_symlog(axes: Axes, axis: Axis, largest: float) -> None:
+    """Give an axis a scale that is linear near zero, limits around ±largest, and ticks at 0 and powers of ten."""
     low, top = round(math.log10(LINEAR)), math.floor(math.log10(largest))
-    powers = [10.0**k for k in range(low, top + 1, 1 if top - low < 4 else 2)]
+    powers = [10.0**k for k in range(low, top + 1, (top - low) // 4 + 1)]
     is_x = axis is axes.xaxis
     (axes.set_xscale if is_x else axes.set_yscale)("symlog", linthresh=LINEAR, linscale=1.0)
     (axes.set_xlim if is_x else axes.set_ylim)(-2.0 * largest, 2.0 * largest)
@@ -105,13 +119,25 @@ def _markers(category: str, *, filled: bool) -> dict[str, Any]:
     return {"linestyle": "none", "marker": marker, "color": colour, "markerfacecolor": colour if filled else "none"}
 
 
-def _scatter(axes: Axes, rows: Sequence[SurveyRow], x: str, y: str, *, positive: bool = False) -> int:
-    """Draw two numbers of the survey against each other, rejected lenses behind, and return how many are shown."""
+def _scatter(
+    axes: Axes,
+    rows: Sequence[SurveyRow],
+    x: str,
+    y: str,
+    *,
+    positive: bool = False,
+    reach: tuple[float, float] = (math.inf, math.inf),
+) -> int:
+    """Draw two numbers of the survey against each other, rejected lenses behind, and return how many are shown.
+
+    What lies beyond ±`reach` is drawn a little outside it.
+    """
     count = 0
     for (zorder, status), category in itertools.product(enumerate(("rejected", "kept"), 2), KINDS):
         members = [row.measurement for row in rows if (row.status, row.category) == (status, category)]
         points = np.array([(getattr(m, x), getattr(m, y)) for m in members]).reshape(-1, 2)
         points = points[np.all(np.isfinite(points) & ((points > 0.0) | (not positive)), axis=1)]
+        points = np.clip(points, -1.5 * np.array(reach), 1.5 * np.array(reach))
         count += len(points)
         look = _markers(category, filled=status == "kept")
         edge = 0.0 if status == "kept" else 0.7
@@ -132,14 +158,15 @@ def _handles(rows: Sequence[SurveyRow]) -> list[Line2D]:
 
 def _summary(rows: Sequence[SurveyRow]) -> str:
     counts = Counter(row.status for row in rows)
-    parts = [f"{counts[status]} {status}" for status in ("kept", "rejected", "unreadable") if counts[status]]
+    parts = [f"{counts[status]} {status}" for status in get_args(Status) if counts[status]]
     return f"{len(rows)} lenses: {', '.join(parts)}" if parts else "no lenses"
 
 
 def reason_kind(row: SurveyRow, reason: str) -> str:
     """What a reason of the survey is about, without its numbers."""
-    if row.status == "unreadable":
-        return "file cannot be read"
+    kinds = {"unsupported": "not a lens that is simulated", "unreadable": "file cannot be read"}
+    if row.status in kinds:
+        return kinds[row.status]
     return next((kind for start, kind in REASONS if f"{reason} ".startswith(start)), "cannot be traced")
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..errors import DefocusError, LensFileError
+from ..errors import DefocusError, LensFileError, UnsupportedLensError
 from ..files.stores import write_file
 from ..lens.formats import LENS_SUFFIXES, read_lens
 from ..lens.prescription import Lens
 from .criteria import Category, Criteria, judge
 from .measurement import Measurement, measure
 
-Status = Literal["kept", "rejected", "unreadable"]
+Status = Literal["kept", "rejected", "unsupported", "unreadable"]  # unsupported: mirrors, gratings, tilts, ...
 
 NUMBERS = (
     "focal_length_mm",
@@ -66,12 +66,12 @@ def survey_folder(
     """Read and judge every lens file below `folder`.
 
     `states` adds a row for each named state of a lens. `progress` is called with lenses done and lenses in all. A file
-    that cannot be read is a row of its own, never an exception.
+    that cannot be read, or whose kind of lens is not simulated, is a row of its own, never an exception.
     """
     folder = Path(folder)
     names: list[str] = []
     lenses: list[Lens] = []
-    unreadable: list[SurveyRow] = []
+    rows: list[SurveyRow] = []
     for path in lens_files(folder):
         name = path.relative_to(folder).as_posix()
         try:
@@ -80,15 +80,15 @@ def survey_folder(
             if states:
                 variants += [(f"{name}@{state}", lens.in_state(state)) for state in lens.state_names]
         except DefocusError as error:
-            unreadable.append(SurveyRow(name, "", "unreadable", "", (str(error),), Measurement()))
+            status: Status = "unsupported" if isinstance(error, UnsupportedLensError) else "unreadable"
+            rows.append(SurveyRow(name, "", status, "", (str(error),), Measurement()))
             continue
         names += [n for n, _ in variants]
         lenses += [v for _, v in variants]
 
-    rows = list(unreadable)
     for name, lens, measured in zip(names, lenses, measure(lenses, progress=progress), strict=True):
         verdict = judge(measured, criteria)
-        status: Status = "kept" if verdict.kept else "rejected"
+        status = "kept" if verdict.kept else "rejected"
         rows.append(SurveyRow(name, lens.name, status, verdict.category, verdict.reasons, measured))
     return sorted(rows, key=lambda row: row.file)
 
