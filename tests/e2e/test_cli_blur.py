@@ -79,6 +79,34 @@ def test_a_photograph_with_a_depth_file(photo: Path, tmp_path: Path, capsys: pyt
     assert any("reduced from 96×64" in note for note in told["notes"])
     near, far = picture(out)[4:-4, 4:18], picture(out)[4:-4, 30:-4]
     assert near.std() > 2.0 * far.std()  # the chequers, two pixels wide, are lost beyond the focus
+    at_pixel = [*common, "--max-side", "48", "--resize-depth", "--json", "--focus-at"]
+    before = out.read_bytes()
+    assert run([*at_pixel, "20", "9"]) == 0
+    assert json.loads(capsys.readouterr().out)["focus_m"] == 0.5
+    assert out.read_bytes() == before
+    assert run([*at_pixel, "10", "6"]) == 2
+    assert "--focus-at 10 6: the depth map has no depth there; the nearest pixel with one is" in capsys.readouterr().err
+    assert run([*at_pixel, "96", "0"]) == 2
+    assert "no pixel of it: X goes from 0 to 95, Y to 63" in capsys.readouterr().err
+
+
+def test_clipped_highlights_of_pictures_are_spread(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    white = tmp_path / "white.png"
+    values = np.array(Image.open(photo))
+    values[30:34, 70:74] = 255
+    Image.fromarray(values).save(white)
+    out = str(tmp_path / "b.png")
+    common = ["blur", str(white), "--depth", str(photo.with_suffix(".npz")), *LENS, "--out", out, "--focus-m", "0.5"]
+    asked = [*common, "--max-side", "48", "--resize-depth", "--json"]
+    assert run(asked) == 0
+    bright, report = picture(tmp_path / "b.png"), json.loads(capsys.readouterr().out)
+    assert report["saturation"] == 2.0
+    assert any("0.26% of its pixels are clipped: they count as up to 3 times white" in n for n in report["notes"])
+    assert run([*asked, "--saturation", "none"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["saturation"] == 0.0
+    assert not any("clipped:" in note for note in report["notes"])
+    assert (bright - picture(tmp_path / "b.png"))[10:22, 30:42].max() > 0.02
 
 
 def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -90,6 +118,7 @@ def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ([str(photo), *LENS, *out, "--focus-m", "1"], "give its --depth"),
         ([f"{photo}.x", *LENS, *out, "--focus-m", "1"], "no such file"),
         ([str(photo), *LENS, *out, *depth], "give --focus-m"),
+        (["scene:portrait", *LENS, *out, "--focus-m", "1", "--focus-at", "3", "4"], "or --focus-at, not both"),
         ([str(photo), *LENS, *out, "--depth", str(empty), "--focus-m", "1"], "none of its 6144 pixels has a depth"),
         (["scene:portrait", *LENS, *out, *depth], "a scene brings its own depth"),
         (["scene:portrait:x", *LENS, *out], "scene:NAME:SEED"),
@@ -175,6 +204,8 @@ def test_a_focus_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
         assert animation.n_frames == 2
     assert run([*common, "--out", str(tmp_path / "sweep.mp4")]) == 2
     assert "ends in .gif" in capsys.readouterr().err
+    assert run([*common[:-2], "--out", str(tmp_path / "sweep.png")]) == 2
+    assert "or --focus-at, a pixel" in capsys.readouterr().err
     wrong = [*common[:-1], "1,-2", "--out", str(tmp_path / "sweep.png")]
     assert run(wrong) == 2
     assert "expected distances" in capsys.readouterr().err

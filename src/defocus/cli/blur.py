@@ -39,6 +39,7 @@ ESTIMATORS = ("depth-pro", "depth-anything-indoor", "depth-anything-outdoor")
 SCENE = "scene:"
 LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's
 SCENE_SIZE, SWEEP_SCENE_SIZE = "960x640", "480x320"
+AUTO_HIGHLIGHTS = 2.0  # the mean of what the paper draws
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class SharpPhotograph:
     colour: SensorColour | None
     exif_pixel_um: float | None  # of the reduced photograph
     notes: tuple[str, ...]
+    white: float = 0.0  # share of pixels that a display-referred file clips to white
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ class SharpOptions:
     ] = None
     resize_depth: Annotated[bool, "A depth map of another size is resized."] = False
     scale_m: Annotated[float | None, "Metres of one unit of the depth map."] = None
+    focus_at: Annotated[
+        tuple[int, int] | None, "Focus on what a pixel of the photograph shows: X Y, from the left and the top, from 0."
+    ] = None
 
     def read(self, focus_m: float | None, longest: int, scene_size: str, bar: ProgressBar) -> SharpPhotograph:
         """Read the photograph and its depth, reduced where it is larger than asked; or make the scene."""
@@ -84,14 +89,17 @@ class SharpOptions:
             raise DefocusError(f"{self.photo}: no such file; a scene is called {SCENE}NAME")
         if self.depth is None:
             raise DefocusError(f"{self.photo}: give its --depth, a file or one of {', '.join(ESTIMATORS)}")
-        if focus_m is None:
-            raise DefocusError(f"{self.photo}: give --focus-m, the focus distance in metres")
-        from ..photo import read_photo, reduced
+        if focus_m is None and self.focus_at is None:
+            raise DefocusError(
+                f"{self.photo}: give --focus-m, the focus distance in metres, or --focus-at, a pixel of the photograph"
+            )
+        from ..photo import RawPhoto, read_photo, reduced, saturation_mask
 
         bar("reading")
         photo = read_photo(Path(self.photo))
         linear = photo.linear()
         depth = self._depth(self.depth, photo, linear, bar).fitted(photo.size, resize=self.resize_depth)
+        focus_m = self._focus_at(depth.depth_m, depth.filled) if focus_m is None else focus_m
         notes = [*photo.notes, *depth.notes]
         long_side, most = max(photo.size), longest if self.max_side is None else self.max_side
         pixel_um = photo.exif.pixel_um
@@ -101,7 +109,28 @@ class SharpOptions:
             size = f"{photo.size[0]}×{photo.size[1]}"
             notes = [*photo.notes, *depth.notes, f"reduced from {size}, each pixel a mean of light"]
             pixel_um = None if pixel_um is None else pixel_um * long_side / max(width, height)
-        return SharpPhotograph(linear, depth.depth_m, focus_m, photo.colour, pixel_um, tuple(notes))
+        display = not isinstance(photo, RawPhoto) and photo.colour is None
+        white = float((saturation_mask(linear) > 0.0).mean()) if display else 0.0
+        return SharpPhotograph(linear, depth.depth_m, focus_m, photo.colour, pixel_um, tuple(notes), white)
+
+    def _focus_at(self, depth_m: np.ndarray, holes: np.ndarray | None = None) -> float:
+        """The depth of the pixel that --focus-at names, in metres; `holes` is true where the map has none."""
+        import numpy as np
+
+        assert self.focus_at is not None
+        (x, y), (height, width) = self.focus_at, depth_m.shape
+        if not (0 <= x < width and 0 <= y < height):
+            raise DefocusError(
+                f"{self.photo}: --focus-at {x} {y} is no pixel of it: X goes from 0 to {width - 1}, Y to {height - 1}"
+            )
+        if holes is not None and holes[y, x]:
+            rows, columns = np.nonzero(~holes)
+            nearest = int(np.argmin((rows - y) ** 2 + (columns - x) ** 2))
+            raise DefocusError(
+                f"{self.photo}: --focus-at {x} {y}: the depth map has no depth there; the nearest pixel with one is "
+                f"{columns[nearest]} {rows[nearest]}"
+            )
+        return float(depth_m[y, x])
 
     def _scene(self, focus_m: float | None, scene_size: str, bar: ProgressBar) -> SharpPhotograph:
         if self.depth is not None:
@@ -123,7 +152,8 @@ class SharpOptions:
         size = whole_pair("--size", self.size or scene_size, "WIDTHxHEIGHT such as 960x640")
         scene = make_scene(name, size, int(seed or 0))
         sharp = scene.picture()
-        focus_m = scene.lens.focus_m if focus_m is None else focus_m
+        if focus_m is None:
+            focus_m = scene.lens.focus_m if self.focus_at is None else self._focus_at(sharp.depth_m)
         note = f"a procedural scene with exact depth: {scene.about}"
         return SharpPhotograph(sharp.linear, sharp.depth_m, focus_m, None, None, (note,))
 
@@ -155,7 +185,11 @@ class BlurOptions:
         str, "rgb: a wavelength per colour; rgb-full: three per colour; d: one for all; or three in nm."
     ] = "rgb"
     noise: Annotated[bool, typer.Option("--noise/--no-noise", help="Sensor noise, drawn as in the paper.")] = False
-    saturation: Annotated[str, "Light beyond white in clipped highlights: none, paper (drawn), or its power."] = "none"
+    saturation: Annotated[
+        str,
+        "Light beyond white in clipped highlights: none, paper (drawn), its power, or auto: 2 where a picture that is "
+        "no RAW file is clipped.",
+    ] = "auto"
     seed: Annotated[int, typer.Option(help="Seed of noise and highlights.", min=0)] = 0
     full_field: Annotated[
         bool, typer.Option("--full-field/--patch", help="PSFs that change over the picture, or one for all of it.")
@@ -216,22 +250,30 @@ class BlurOptions:
         (pitch,) = numbers("--pixel-um", self.pixel_um, "exif or a number of µm", 1, 0.05, 10_000.0)
         return make_camera(self.lens, pixel_um=pitch, **options)
 
-    def sensor_arguments(self, sharp: SharpPhotograph) -> dict[str, Any]:
-        """The sensor's colours, and whether there is one.
+    def light_arguments(self, sharp: SharpPhotograph) -> dict[str, Any]:
+        """The power of the highlights, the sensor's colours, and whether there is one.
 
         A mosaic of colours that are not the camera's adds its artefacts and nothing else, so it must be asked for.
         """
         by_default = sharp.colour is not None or self.noise
-        return {"colour": sharp.colour, "sensor": by_default if self.sensor is None else self.sensor}
+        sensor = by_default if self.sensor is None else self.sensor
+        highlights = {"saturation": AUTO_HIGHLIGHTS} if self.saturation == "auto" and sharp.white else {}
+        return {"colour": sharp.colour, "sensor": sensor} | highlights
 
     def report(self, photo: str, sharp: SharpPhotograph, photograph: Photograph) -> dict[str, Any]:
         """The report of a photograph, with where its light and its pixels come from."""
         sources = {None: "the photograph fills the lens's image circle", "exif": "EXIF"}
         report = {"photo": photo, "pixel_from": sources.get(self.pixel_um, "given")} | photograph.report
-        return report | {"notes": [*sharp.notes, *photograph.report["notes"]]}
+        notes = [*sharp.notes]
+        if self.saturation == "auto" and report["saturation"]:
+            notes.append(
+                f"{sharp.white:.2%} of its pixels are clipped: they count as up to {1 + report['saturation']:g} times "
+                "white, for the blur to spread (--saturation none leaves them)"
+            )
+        return report | {"notes": [*notes, *photograph.report["notes"]]}
 
     def _saturation(self) -> float:
-        if self.saturation == "none":
+        if self.saturation in ("auto", "none"):
             return 0.0
         if self.saturation == "paper":
             import jax
@@ -239,7 +281,9 @@ class BlurOptions:
             from ..photo import draw_saturation
 
             return float(draw_saturation(jax.random.fold_in(jax.random.key(self.seed), 2)))
-        return numbers("--saturation", self.saturation, "none, paper, or a number from 0 to 100", 1, 0.0, 100.0)[0]
+        return numbers("--saturation", self.saturation, "auto, none, paper, or a number from 0 to 100", 1, 0.0, 100.0)[
+            0
+        ]
 
 
 def paper_noise(seed: int) -> Any:
@@ -271,13 +315,15 @@ def blur(
     halves = {side: out.with_stem(f"{out.stem}-{side}") for side in ("left", "right") if dual_pixel}
     pictures = [(path, picture) for path in (out, sharp, *halves.values())]
     check_outputs(*pictures, (raw, ".npz"), (report, ".json"), inputs=[source.photo, source.depth, options.lens])
+    if focus_m is not None and source.focus_at is not None:
+        raise DefocusError("give --focus-m or --focus-at, not both")
     if raw is not None and options.sensor is False:
         raise DefocusError("--raw: with --no-sensor there is no mosaic")
     arguments = options.arguments()
     with ProgressBar() as bar:
         light = source.read(focus_m, LONGEST, SCENE_SIZE, bar)
         camera = options.camera(light, light.focus_m)
-        arguments |= options.sensor_arguments(light) | {"progress": bar} | ({"sensor": True} if raw is not None else {})
+        arguments |= options.light_arguments(light) | {"progress": bar} | ({"sensor": True} if raw is not None else {})
         photograph = camera.photograph(light.linear, light.depth_m, **arguments)
         results = {out: photograph.blurred} | ({} if sharp is None else {sharp: photograph.sharp})
         facts = options.report(source.photo, light, photograph)
@@ -298,8 +344,8 @@ def blur(
 def refocus(
     source: SharpOptions,
     options: BlurOptions,
-    focus_m: Annotated[str, "Focus distances in metres: 0.7,1.2,inf"],
     out: Annotated[Path, "Side by side: .png, .jpg, .tif; animated: .gif."],
+    focus_m: Annotated[str | None, "Focus distances in metres: 0.7,1.2,inf; with --focus-at, behind that one."] = None,
     captions: Annotated[bool, typer.Option("--captions/--no-captions", help="The distance on each picture.")] = True,
     seconds: Annotated[float, typer.Option(help="How long a GIF shows each distance.", min=0.02, max=60)] = 0.6,
     report: Annotated[Path | None, "Also the reports, one per distance: .json."] = None,
@@ -309,13 +355,19 @@ def refocus(
     from ..draw import check_sweep_path, write_sweep
     from ..files.stores import write_file
 
-    distances = numbers("--focus-m", focus_m, "distances in metres such as 0.7,1.2,inf", low=math.ulp(0.0))
+    distances: tuple[float, ...] = ()
+    if focus_m is not None:
+        distances = numbers("--focus-m", focus_m, "distances in metres such as 0.7,1.2,inf", low=math.ulp(0.0))
+    elif source.focus_at is None:
+        raise DefocusError("give --focus-m, the focus distances in metres, or --focus-at, a pixel of the photograph")
     check_outputs((out, check_sweep_path), (report, ".json"), inputs=[source.photo, source.depth, options.lens])
     arguments = options.arguments()
     pictures, reports = [], []
     with ProgressBar() as bar:
-        light = source.read(distances[0], SWEEP_LONGEST, SWEEP_SCENE_SIZE, bar)
-        arguments |= options.sensor_arguments(light) | {"progress": bar}
+        first = distances[0] if source.focus_at is None else None
+        light = source.read(first, SWEEP_LONGEST, SWEEP_SCENE_SIZE, bar)
+        distances = distances if source.focus_at is None else (light.focus_m, *distances)
+        arguments |= options.light_arguments(light) | {"progress": bar}
         # What can be wrong with a distance is said before the long work on the first.
         cameras = [options.camera(light, distance) for distance in distances]
         for number, camera in enumerate(cameras, 1):
