@@ -24,7 +24,7 @@ keep_programs((ROOT / ".cache" / "programs").resolve())
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
-CHECKED = ("camera", "draw", "evaluate", "files", "psf", "render", "restore", "scene", "synth", "srgb")
+CHECKED = ("analysis", "camera", "draw", "evaluate", "files", "psf", "render", "restore", "scene", "synth", "srgb")
 # Must run before the first import of the packages: every shape in a signature is then checked at run time, and where
 # rays and photographs are computed every other type, too (the last hook is asked first).
 install_import_hook([f"defocus.{name}" for name in CHECKED], "shape_checks.check")
@@ -46,6 +46,7 @@ def shared() -> Path:
 FAMILIES = {
     "psf": (
         "test_psf_camera.py",
+        "test_analysis.py",
         "test_psf.py",
         "test_rays_and_waves.py",
         "test_cli_blur.py",

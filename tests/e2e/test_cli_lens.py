@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from defocus.cli import run
@@ -234,3 +235,14 @@ def test_the_installed_command_and_the_module_work() -> None:
         wrong = subprocess.run([*command, "lens", "show", "nope"], capture_output=True, text=True, check=False)
         assert wrong.returncode == 2
         assert "Traceback" not in wrong.stderr
+
+
+def test_analyse_prints_draws_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "card.png"
+    assert run(["lens", "analyse", LENS, "--f-number", "5.6", "--out", str(out), "--json"]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["f_number"] == pytest.approx(5.6)
+    assert np.shape(numbers["mtf"]["sagittal"]) == (len(numbers["mtf"]["field_mm"]), 4)
+    assert set(numbers) >= {"through_focus", "distortion", "ray_fans", "lateral_colour", "encircled_energy"}
+    assert numbers["encircled_energy"]["strehl"][0] < 1.0

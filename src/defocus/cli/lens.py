@@ -1,4 +1,4 @@
-"""`defocus lens`: list, show, draw, spots, card, survey, convert."""
+"""`defocus lens`: list, show, analyse, draw, spots, card, survey, convert."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ..errors import DefocusError
 from ..files.ownership import OwnedFolder, check_no_folder_of_ours, check_not_input
 from ..files.stores import check_output
 from ..survey.criteria import Criteria
-from .options import LensArgument, check_outputs, command, print_files
+from .options import JsonOption, LensArgument, LensOptions, check_outputs, command, json_text, print_files
 from .progress import status_line
 
 if TYPE_CHECKING:
+    from ..analysis import Analysis
     from ..lens import Lens
     from ..survey import Measurement, SurveyRow
 
@@ -74,6 +75,47 @@ def show(
     typer.echo(f"{prescription.name}\n{'=' * len(prescription.name)}")
     for text, value in _lines(facts):
         typer.echo(f"{text:<34}{value}")
+
+
+@command(lens_app)
+def analyse(
+    options: LensOptions,
+    out: Annotated[Path | None, typer.Option("--out", help="Draw everything on a page: .png, .svg or .pdf.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """MTF, distortion, field curvature, ray fans, colour, illumination and spots, at any stop and focus distance."""
+    check_outputs((out, "figure"), inputs=[options.lens])
+    camera = options.camera()
+    check_not_input(out, [camera.lens.source])
+    with status_line(TRACING):
+        from ..analysis import Analysis
+
+        analysis = Analysis(camera)
+        if out is not None:
+            from .. import draw
+
+            draw.save(draw.draw_analysis(analysis), out)
+        text = json_text(analysis.numbers()) if as_json else "" if out is not None else _contrast_table(analysis)
+    if text:
+        typer.echo(text)
+    if not as_json:
+        print_files(out)
+
+
+def _contrast_table(analysis: Analysis) -> str:
+    """MTF, light and spots at each field in columns, sagittal and tangential contrast beside each other."""
+    mtf, bent = analysis.mtf(), analysis.distortion()
+    light, spots = analysis.illumination(), analysis.spot_sizes()
+    camera = analysis.camera
+    head = [f"{v:g} lp/mm S  T" for v in mtf.frequency_lp_mm]
+    lines = [f"{camera.lens.name}, f/{float(camera.f_number):.3g}", ""]
+    lines.append("image/mm  " + "  ".join(head) + "  distortion/%  light  RMS/µm")
+    for i, height in enumerate(mtf.field_mm):
+        pairs = [f"{s:.3f} {t:.3f}" for s, t in zip(mtf.sagittal[i], mtf.tangential[i], strict=True)]
+        cells = "  ".join(p.rjust(len(h)) for p, h in zip(pairs, head, strict=True))
+        rest = f"{bent.percent[i]:12.3f}  {light.relative[i]:5.3f}  {spots.rms_mm[i] * 1e3:6.2f}"
+        lines.append(f"{height:8.3f}  {cells}  {rest}")
+    return "\n".join(lines).replace("nan", "  –")
 
 
 def _add_figure(name: str, function: str, about: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .analysis_card import draw_analysis, plot_curves
     from .card import draw_card
     from .charts import BlurLine, draw_blur_levels, draw_training_curves
     from .diversity import draw_diversity
@@ -43,6 +44,7 @@ __all__ = [
     "compare_with_zemax",
     "compute_psf_gallery",
     "compute_psf_grid",
+    "draw_analysis",
     "draw_blur_levels",
     "draw_card",
     "draw_comparison",
@@ -65,6 +67,7 @@ __all__ = [
     "figure_bytes",
     "html_image",
     "plot_camera",
+    "plot_curves",
     "plot_photograph",
     "save",
     "write_sweep",

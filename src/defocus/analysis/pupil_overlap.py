@@ -1,0 +1,217 @@
+"""The optical transfer function as the overlap of a pupil with itself.
+
+For a spatial frequency ν (1/mm) and s the direction cosines of the light,
+
+    OTF(ν) = ∬ P(s + λν/2) P*(s − λν/2) ds / ∬ |P(s)|² ds,        P = A exp(2πi W / λ)
+
+which needs no PSF, no window and no pixel. Only the difference of the two phases oscillates, as often as the blur is
+wide in periods of the pattern, so that a few dozen points across the pupil do. They lie on chords along the shift: cut
+by half a shift at either end these are the overlap, and Gauss' rule on each and over them knows no jagged rim. The rim
+may have any shape that no chord leaves and enters again. The number of points is doubled until nothing changes any
+more.
+
+A sensor dz farther away adds dz s_z − dz² s_z² / 2R to W, and light from a sphere of radius R spreads by 1 − s_z dz/R
+(the terms that `optics.wavefront` drops, at x = 0).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float, Int
+
+from ..errors import TraceError
+from ..optics.batch import over_lenses
+from ..optics.wavefront import TABLE, Wavefront
+from ..optics.zernike import chebyshev
+from ..psf.pupil_function import PupilFunction
+from ..stored_program import StoredProgram
+
+SAGITTAL, TANGENTIAL = 0, 1  # the pattern's lines lie along the radius, or across it: its frequency across, or along
+POINTS = (24, 48, 96, 192, 384)  # on a chord, and chords: as many as convergence asks for
+TOLERANCE = 6e-4  # of the OTF, between so many points and half as many
+AT_ONCE = 2048  # overlaps of one program
+
+
+class Strips(eqx.Module):
+    """Pupils cut into chords along v, one beside the other along u, both in direction cosines."""
+
+    phase: Float[Any, "pupils orders orders"]  # Chebyshev coefficients of W in waves, v first
+    amplitude: Float[Any, "pupils amplitude_orders amplitude_orders"]
+    centre: Float[Any, "pupils 2"]  # v, u
+    half: Float[Any, "pupils 2"]
+    wavelength: Float[Any, " pupils"]  # mm
+    bend: Float[Any, " pupils"]  # 1/mm
+    u: Float[Any, "pupils chords"]
+    weight: Float[Any, "pupils chords"]  # du
+    low: Float[Any, "pupils chords"]  # ends of the chords
+    high: Float[Any, "pupils chords"]
+
+
+def cut_strips(
+    pupil: PupilFunction, bend: Float[np.ndarray, " rows"], along: Int[np.ndarray, " rows"], chords: int
+) -> Strips:
+    """Pupils of a point above the centre, each cut along x (`along` 0: sagittal) or y (1: tangential); numpy leaves."""
+    turn = np.linspace(-np.pi, np.pi, TABLE + 1)
+    rim = np.stack([pupil.rim * np.sin(turn), pupil.rim * np.cos(turn)]) + pupil.pupil_centre.T[:, :, None]
+    rows = np.arange(len(along))
+    v, u = rim[along, rows], rim[1 - along, rows]
+    first, last = u.min(axis=1), u.max(axis=1)
+    # Chords shrink like a root towards the sides: u = sin θ, and Gauss' rule in θ.
+    node, share = np.polynomial.legendre.leggauss(chords)
+    theta = node * np.pi / 2.0
+    middle, radius = (first + last)[:, None] / 2.0, (last - first)[:, None] / 2.0
+    at = middle + radius * np.sin(theta)
+    low, high = np.full(at.shape, np.inf), np.full(at.shape, -np.inf)
+    for row in rows:
+        (u0, u1), (v0, v1) = (u[row, :-1, None], u[row, 1:, None]), (v[row, :-1, None], v[row, 1:, None])
+        crosses = (np.minimum(u0, u1) <= at[row]) & (at[row] <= np.maximum(u0, u1)) & (u0 != u1)
+        place = v0 + (v1 - v0) * (at[row] - u0) / np.where(u0 == u1, 1.0, u1 - u0)
+        low[row] = np.min(np.where(crosses, place, np.inf), axis=0)
+        high[row] = np.max(np.where(crosses, place, -np.inf), axis=0)
+    swap = along[:, None, None] == SAGITTAL
+    order = np.stack([along, 1 - along], axis=1)
+    return Strips(
+        phase=np.where(swap, pupil.phase.swapaxes(1, 2), pupil.phase),
+        amplitude=np.where(swap, pupil.amplitude.swapaxes(1, 2), pupil.amplitude),
+        centre=np.take_along_axis(pupil.centre, order, axis=1),
+        half=np.take_along_axis(pupil.half, order, axis=1),
+        wavelength=pupil.wavelength,
+        bend=bend,
+        u=at,
+        weight=share * np.pi / 2.0 * np.cos(theta) * radius,
+        low=low,
+        high=high,
+    )
+
+
+def _overlap(strips: Strips, frequency: Float[Array, ""], dz: Float[Array, ""]) -> Complex[Array, ""]:
+    """∬ P(s + λν/2) P*(s − λν/2) ds of one pupil, for a frequency along v (1/mm) and a sensor dz (mm) farther away."""
+    chords = strips.u.shape[0]
+    node, share = np.polynomial.legendre.leggauss(chords)
+    spread = 1.0 - jnp.sqrt(1.0 - jnp.sum(strips.centre**2)) * dz * strips.bend
+    shear = strips.wavelength * frequency / spread
+    length = jnp.maximum(strips.high - strips.low - shear, 0.0)
+    v = (strips.high + strips.low) / 2.0 + length / 2.0 * node[:, None]  # [point, chord]
+    across = (strips.u - strips.centre[1]) / strips.half[1]
+
+    def light(v: Float[Array, "points chords"]) -> tuple[Array, Array]:
+        """Amplitude, and phase in waves."""
+        place = (v - strips.centre[0]) / strips.half[0]
+        amplitude, phase = (
+            _polynomials(c @ chebyshev(across, c.shape[0] - 1).T, place) for c in (strips.amplitude, strips.phase)
+        )
+        s_z = jnp.sqrt(jnp.maximum(1.0 - strips.u**2 - v**2, 0.0))
+        return amplitude, phase + (s_z - s_z**2 * dz * strips.bend / 2.0) * dz / strips.wavelength
+
+    (a, w), (b, other) = light(v + shear / 2.0), light(v - shear / 2.0)
+    waves = w - other
+    angle = 2.0 * jnp.pi * (waves - jnp.round(waves))
+    field = a * b * strips.weight * (length / 2.0) * jnp.asarray(share)[:, None]
+    return jax.lax.complex(jnp.sum(field * jnp.cos(angle)), jnp.sum(field * jnp.sin(angle)))
+
+
+def _polynomials(
+    coefficients: Float[Array, "orders chords"], t: Float[Array, "points chords"]
+) -> Float[Array, "points chords"]:
+    """Σ c_j T_j(t), each column with its own coefficients, by Clenshaw's recurrence."""
+    last = later = jnp.zeros_like(t)
+    for c in coefficients[:0:-1]:
+        last, later = c + 2.0 * t * last - later, last
+    return coefficients[0] + t * last - later
+
+
+def _overlaps(
+    strips: Strips,
+    pupil: Int[Array, " batch"],
+    frequency: Float[Array, " batch"],
+    dz: Float[Array, " batch"],
+    count: Int[Array, ""],
+) -> Complex[Array, " batch"]:
+    def one(pupil: Int[Array, ""], frequency: Float[Array, ""], dz: Float[Array, ""]) -> Complex[Array, ""]:
+        return _overlap(jax.tree.map(lambda leaf: leaf[pupil], strips), frequency, dz)
+
+    return over_lenses(one, pupil, frequency, dz, count=count)
+
+
+_PROGRAM = StoredProgram(_overlaps)
+
+
+def transfer(
+    pupil: PupilFunction,
+    wavefront: Wavefront,
+    row: Int[np.ndarray, " requests"],
+    along: Int[np.ndarray, " requests"],
+    frequency: Float[np.ndarray, " requests"],
+    dz: Float[np.ndarray, " requests"],
+) -> Complex[np.ndarray, " requests"]:
+    """The OTF about the window's centre at frequencies (1/mm) along x or y (`along`), of pupils and wavefronts `row`.
+
+    Raises `TraceError` where not even the most points suffice.
+    """
+    # The phases' difference goes through as many waves as periods fit the rays' extent: three points for each.
+    slant = np.linalg.norm(pupil.half, axis=1)[row]
+    extent = np.ptp(wavefront.blur, axis=2)[row, along] + 2.0 * slant * np.abs(dz)
+    start = np.searchsorted(POINTS[:-2], 16.0 + 3.0 * extent * frequency)
+    answer = np.full(len(row), np.nan + 0j)
+    numbers, before = np.arange(0), np.zeros(0, complex)  # requests that are under way, and their values
+    for level, points in enumerate(POINTS):
+        fresh = np.flatnonzero(start == level)
+        every = np.concatenate([numbers, fresh])
+        after = _ratios(
+            pupil, np.asarray(wavefront.bend), row[every], along[every], frequency[every], dz[every], points
+        )
+        before = np.concatenate([before, np.full(len(fresh), np.inf)])
+        settled = np.abs(after - before) < TOLERANCE
+        answer[every[settled]] = after[settled]
+        numbers, before = every[~settled], after[~settled]
+    if len(numbers):
+        raise TraceError(
+            f"the OTF at {frequency[numbers[0]]:g} lp/mm does not converge with {POINTS[-1]} points on a chord: the "
+            "lens is too much out of focus for it; ask for lower frequencies"
+        )
+    return answer
+
+
+def _ratios(
+    pupil: PupilFunction,
+    bend: Float[np.ndarray, " rows"],
+    row: Int[np.ndarray, " requests"],
+    along: Int[np.ndarray, " requests"],
+    frequency: Float[np.ndarray, " requests"],
+    dz: Float[np.ndarray, " requests"],
+    points: int,
+) -> Complex[np.ndarray, " requests"]:
+    """Overlaps over those at frequency 0, with so many points on so many chords."""
+    values = np.zeros(len(row), complex)
+    if not len(row):
+        return values
+    whole = np.ones(len(row))
+    keys, which = np.unique(np.stack([row, along]), axis=1, return_inverse=True)
+    size = 64  # pupils that a program holds
+    for start in range(0, keys.shape[1], size):
+        rows, axes = keys[:, start : start + size]
+        padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows))])
+        strips = cut_strips(
+            jax.tree.map(lambda leaf, at=padded: leaf[at], pupil), bend[padded], np.resize(axes, size), points
+        )
+        mine = np.flatnonzero((which >= start) & (which < start + size))
+        own = which[mine] - start
+        number = np.arange(len(rows))
+        zero = np.zeros(len(rows))
+        at, at_frequency, at_dz = (
+            np.concatenate(pair) for pair in ((number, own), (zero, frequency[mine]), (zero, dz[mine]))
+        )
+        parts = []
+        for first in range(0, len(at), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            columns = [np.pad(c[part], (0, max(0, AT_ONCE - len(c[part])))) for c in (at, at_frequency, at_dz)]
+            count = len(at[part])
+            parts.append(np.asarray(_PROGRAM(strips, *columns, np.asarray(count)))[:count])
+        every = np.concatenate(parts)
+        values[mine], whole[mine] = every[len(rows) :], every[: len(rows)].real[own]
+    return values / whole
