@@ -22,11 +22,11 @@ from ..psf.pupil_function import PupilFunction
 from .curves import (
     Curves,
     Distortion,
-    EncircledEnergy,
     FieldCurvature,
     FocalShift,
     Illumination,
     LateralColour,
+    LightInCircles,
     LongitudinalAberration,
     Mtf,
     RayFans,
@@ -245,7 +245,7 @@ class Analysis:
         airy = 0.61 * self.wavelengths_nm[self.main] * 1e-6 / na
         return SpotSizes(airy, self.field, self.field_mm, *values)
 
-    def encircled_energy(self, fields: Sequence[float] | None = SELECTION) -> EncircledEnergy:
+    def encircled_energy(self, fields: Sequence[float] | None = SELECTION) -> LightInCircles:
         """Light within circles, and the Strehl ratio."""
         rows = self._rows(fields)
         lit = rows[self.lit[rows]]
@@ -262,7 +262,7 @@ class Analysis:
         full = [np.full((len(rows), *v.shape[1:]), np.nan) for v in (within, geometric, strehl)]
         for target, values in zip(full, (within, geometric, strehl), strict=True):
             target[self.lit[rows]] = values
-        return EncircledEnergy(self.field[rows], radius, *full)
+        return LightInCircles(self.field[rows], radius, *full)
 
     def curves(self) -> dict[str, Curves]:
         """Every kind of curves by name, as the figure and the JSON have them."""

@@ -162,7 +162,7 @@ class SpotSizes(Curves):
 
 
 @dataclass(frozen=True)
-class EncircledEnergy(Curves):
+class LightInCircles(Curves):
     """Light within a circle about the centroid: of waves, and of rays alone."""
 
     field: Fields

@@ -19,11 +19,11 @@ from ..analysis.camera_analysis import Analysis
 from ..analysis.curves import (
     Curves,
     Distortion,
-    EncircledEnergy,
     FieldCurvature,
     FocalShift,
     Illumination,
     LateralColour,
+    LightInCircles,
     LongitudinalAberration,
     Mtf,
     RayFans,
@@ -165,7 +165,7 @@ def _paint_spots(axes: Axes, curves: SpotSizes) -> None:
     axes.set(ylim=(0.0, None), xlabel="image height, mm", ylabel="µm")
 
 
-def _paint_energy(axes: Axes, curves: EncircledEnergy) -> None:
+def _paint_energy(axes: Axes, curves: LightInCircles) -> None:
     for i, colour in enumerate(style.field_colours(len(curves.field))):
         name = f"{field_name(curves.field[i])}, Strehl {curves.strehl[i]:.2g}"
         _line(axes, curves.radius_mm * 1e3, curves.diffraction[i], color=colour, label=name)
@@ -184,7 +184,7 @@ PAINTERS: dict[type[Curves], tuple[str, Callable[[Axes, Any], None]]] = {
     FocalShift: ("chromatic focal shift", _paint_shift),
     Illumination: ("illumination and vignetting", _paint_illumination),
     SpotSizes: ("spot size", _paint_spots),
-    EncircledEnergy: ("encircled energy", _paint_energy),
+    LightInCircles: ("encircled energy", _paint_energy),
 }
 
 
