@@ -58,6 +58,8 @@ def test_show_json_has_every_promised_key(capsys: pytest.CaptureFixture[str]) ->
     slope = facts["exit_pupil"]["radius_mm"] / (facts["back_focal_distance_mm"] - facts["exit_pupil"]["position_mm"])
     assert facts["na"] == pytest.approx(slope / (1 + slope**2) ** 0.5, rel=1e-9)
     assert distance > 0
+    assert facts["axial_rms_mm"] == pytest.approx(0.0136452, rel=1e-4)  # converged: 12 rings of rays or 96
+    assert facts["best_focus_mm"] == pytest.approx(0.0125248, rel=1e-4)
 
 
 def test_show_prints_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,38 +1,41 @@
 """Where a bundle of rays comes together, and how well: best focus, spot size, wavefront about the focus.
 
-`passes` masks the rays that count; they all weigh the same.
+Rays that pass count; they all weigh the same, unless they come with weights.
 """
 
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float, Shaped
 
 from .trace import Trace, forward_part, to_plane
 
 
-def _mean(values: Float[Array, "*more rays"], passes: Bool[Array, " rays"]) -> Float[Array, "*more"]:
-    return jnp.sum(jnp.where(passes, values, 0.0), axis=-1) / jnp.maximum(jnp.sum(passes), 1)
+def _mean(values: Float[Array, "*more rays"], weight: Shaped[Array, " rays"]) -> Float[Array, "*more"]:
+    total = jnp.sum(weight)
+    return jnp.sum(jnp.where(weight > 0, values * weight, 0.0), axis=-1) / jnp.where(total > 0, total, 1)
 
 
-def best_focus(traced: Trace) -> Float[Array, ""]:
+def best_focus(traced: Trace, weight: Float[Array, " rays"] | float = 1.0) -> Float[Array, ""]:
     """z (mm, in the image plane's frame) of the plane on which the rays' RMS distance from their centroid is least."""
-    passes = traced.passes
+    share = traced.passes * weight
     slope = traced.direction[:2] / forward_part(traced)
     at_zero = to_plane(traced)
-    slope = slope - _mean(slope, passes)[:, None]
-    offset = at_zero - _mean(at_zero, passes)[:, None]
-    across = jnp.sum(_mean(slope * offset, passes))
-    along = jnp.sum(_mean(slope * slope, passes))
+    slope = slope - _mean(slope, share)[:, None]
+    offset = at_zero - _mean(at_zero, share)[:, None]
+    across = jnp.sum(_mean(slope * offset, share))
+    along = jnp.sum(_mean(slope * slope, share))
     return -across / jnp.where(along > 0.0, along, 1.0)
 
 
-def rms_spot(traced: Trace, z: Float[Array, ""] | float = 0.0) -> Float[Array, ""]:
+def rms_spot(
+    traced: Trace, z: Float[Array, ""] | float = 0.0, weight: Float[Array, " rays"] | float = 1.0
+) -> Float[Array, ""]:
     """RMS distance (mm) of the rays from their centroid on the plane at z (mm)."""
-    passes = traced.passes
+    share = traced.passes * weight
     at = to_plane(traced, z)
-    offset = at - _mean(at, passes)[:, None]
-    square = jnp.sum(_mean(offset**2, passes))
+    offset = at - _mean(at, share)[:, None]
+    square = jnp.sum(_mean(offset**2, share))
     return jnp.sqrt(jnp.where(square > 0.0, square, 1.0)) * (square > 0.0)
 
 

@@ -1,7 +1,7 @@
 """The numbers by which a lens is judged, for many lenses at once.
 
 Lenses of one bucket are packed and traced together: a chief ray and a bundle on the axis and at the edge of the field,
-at the d line, for the prescription's own object distance.
+at the d line, for the prescription's own object distance. Best focus and spot on the axis are those of converged rays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..optics.apertures import solved_if_bare
 from ..optics.batch import over_lenses
 from ..optics.focus import best_focus, path_range, rms_spot
 from ..optics.paraxial import FirstOrder, first_order
-from ..optics.pupil import chief_ray, find_bundle, image_radius_of, vergence_of
+from ..optics.pupil import axial_beam, axial_ray, chief_ray, find_bundle, image_radius_of, vergence_of
 from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
 from ..stored_program import StoredProgram
 
@@ -128,8 +128,6 @@ class _FieldPoint(eqx.Module):
     reach: Float[Array, "*batch"]  # mm
     angle: Float[Array, "*batch"]  # radians
     rays: Int[Array, "*batch"]  # how many pass
-    focus: Float[Array, "*batch"]  # mm from the prescription's image plane
-    rms: Float[Array, "*batch"]  # mm
     path_range: Float[Array, "*batch"]  # mm
 
 
@@ -138,6 +136,8 @@ class _BatchMeasurement(eqx.Module):
 
     data: FirstOrder
     field: _FieldPoint
+    focus: Float[Array, "*batch"]  # from the prescription's image plane, of the axial beam
+    rms: Float[Array, "*batch"]  # there
     tsc: Float[Array, "*batch"]
     cc: Float[Array, "*batch"]
     tac: Float[Array, "*batch"]
@@ -155,14 +155,11 @@ def _measure(
         chief = chief_ray(system, height, "image_height", derivative=False)
         vergence = vergence_of(chief, distance)
         traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2, data=data).traced
-        focus = best_focus(traced)
         return _FieldPoint(
             found=chief.found,
             reach=chief.reach,
             angle=chief.angle,
             rays=jnp.sum(traced.passes),
-            focus=focus,
-            rms=rms_spot(traced, focus),
             path_range=path_range(traced, system.index[-1]),
         )
 
@@ -172,7 +169,10 @@ def _measure(
             lambda height: field(system, data, height, distance), jnp.stack([0.0 * radius, radius])
         )
         third = third_order(system, jnp.arctan(radius / data.focal_length), data)
-        return _BatchMeasurement(data, field_points, jnp.sum(third.tsc), jnp.sum(third.cc), jnp.sum(third.tac))
+        axial, weight = axial_beam(system, vergence_of(axial_ray(), distance), data=data)
+        focus = best_focus(axial, weight)
+        sums = (jnp.sum(part) for part in (third.tsc, third.cc, third.tac))
+        return _BatchMeasurement(data, field_points, focus, rms_spot(axial, focus, weight), *sums)
 
     return over_lenses(one, system, image_radius, object_distance, count=count)
 
@@ -212,7 +212,11 @@ def _row(measured: _BatchMeasurement, i: int, radius: float) -> Measurement:
     if reached:
         numbers["half_field_deg"] = math.degrees(float(field.angle[1]))
     if lit[0]:
-        numbers |= {"axial_rms_mm": field.rms[0], "best_focus_mm": field.focus[0], "phase_range_axis_waves": waves[0]}
+        numbers |= {
+            "axial_rms_mm": measured.rms[i],
+            "best_focus_mm": measured.focus[i],
+            "phase_range_axis_waves": waves[0],
+        }
     if reached and lit[1]:
         numbers["phase_range_edge_waves"] = waves[1]
     return Measurement(**{name: float(value) for name, value in numbers.items()}, problems=tuple(problems))
