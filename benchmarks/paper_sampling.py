@@ -33,7 +33,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from defocus import Camera
-from defocus.camera import make_requests
 from defocus.draw import style
 from defocus.draw.psf_plot import paint_psf, psf_scale_bar, tile_side
 from defocus.draw.sheet import Sheet
@@ -42,6 +41,7 @@ from defocus.lens.formats import read_lens
 from defocus.lens.prescription import D_LINE_NM
 from defocus.optics.paraxial import FirstOrder
 from defocus.optics.wavefront import Wavefront
+from defocus.point_requests import make_requests
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions
 from defocus.psf.huygens import Patches, _sum_wavelets, huygens

@@ -24,9 +24,9 @@ import jax
 import numpy as np
 
 from defocus import Camera, PsfBatch
-from defocus.camera import make_requests
 from defocus.lens import load_lens
 from defocus.lens.formats import read_lens, write_lens
+from defocus.point_requests import make_requests
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from machine import SMALL_LENS, SMALL_PSF, amount, machine, read_arguments, write_report

@@ -19,9 +19,9 @@ import jax
 import numpy as np
 
 from defocus import Camera, list_lenses, load_lens
-from defocus.camera import make_requests
 from defocus.lens.prescription import Lens
 from defocus.optics.paraxial import FirstOrder, image_position
+from defocus.point_requests import make_requests
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.huygens import huygens_psf

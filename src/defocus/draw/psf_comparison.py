@@ -12,11 +12,12 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..camera import Camera, Field, psfs
+from ..camera import Camera, psfs
 from ..errors import DefocusError, LensFileError
 from ..lens import load_lens
 from ..lens.formats import LENS_SUFFIXES
 from ..lens.prescription import Lens
+from ..point_requests import Field
 from ..psf.agreement import Agreement, compare_psfs
 from ..psf.bands import parse_bands
 from ..psf.method import Method

@@ -15,8 +15,9 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..camera import Camera, make_requests
+from ..camera import Camera
 from ..lens import load_lens
+from ..point_requests import make_requests
 from ..psf.bands import Bands, picture_bands
 from ..psf.comparison import ComparisonRequests
 from ..psf.engine import FittedPsf, PsfOptions, Side, TracedRequests
