@@ -24,7 +24,22 @@ keep_programs((ROOT / ".cache" / "programs").resolve())
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
-CHECKED = ("analysis", "camera", "draw", "evaluate", "files", "psf", "render", "restore", "scene", "synth", "srgb")
+LONG_TESTS = "DEFOCUS_LONG_TESTS" in os.environ
+
+CHECKED = (
+    "analysis",
+    "camera",
+    "draw",
+    "evaluate",
+    "files",
+    "point_requests",
+    "psf",
+    "render",
+    "restore",
+    "scene",
+    "synth",
+    "srgb",
+)
 # Must run before the first import of the packages: every shape in a signature is then checked at run time, and where
 # rays and photographs are computed every other type, too (the last hook is asked first).
 install_import_hook([f"defocus.{name}" for name in CHECKED], "shape_checks.check")
@@ -93,7 +108,11 @@ FAMILY_OF = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Families first, the other files in their own order."""
+    """Families first, the other files in their own order; long tests only where they are asked for."""
+    if not LONG_TESTS:
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="takes long: set DEFOCUS_LONG_TESTS=1"))
     items.sort(key=lambda item: FAMILY_OF.get(item.path.name, (len(FAMILY_OF), ""))[0])
 
 

@@ -30,7 +30,6 @@ COMPILERS = {  # what they compile, nothing else uses
 SLOW = {  # 5 s and more each
     "ablation_study", "cluster", "render_truth", "same_bytes", "synth_statistics", "versus_optiland",
 }  # fmt: skip
-long = pytest.mark.skipif("DEFOCUS_LONG_TESTS" not in os.environ, reason="takes long: set DEFOCUS_LONG_TESTS=1")
 RESULTS = sorted(path.stem for path in (FOLDER / "results").glob("*.json"))
 SEVERAL = {"same_bytes_gpu"}  # put together from several runs, which the script does not write
 OPTIONAL = {"optiland", "torch", "ray", "moto", "pyiqa", "skimage", "datasets", "tensorflow", "webdataset", "fiftyone"}
@@ -76,7 +75,8 @@ def committed() -> dict[Path, int]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=long if n in SLOW else ()) for n in sorted({*PROGRAMS} - FORKS - COMPILERS)]
+    "name",
+    [pytest.param(n, marks=pytest.mark.long if n in SLOW else ()) for n in sorted({*PROGRAMS} - FORKS - COMPILERS)],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_a_quick_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_quick_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert committed() == before
 
 
-@long
+@pytest.mark.long
 def test_quick_runs_that_compile_programs_of_their_own(tmp_path: Path) -> None:
     """In one process, without the optimizations that such small work is not worth."""
     before = committed()

@@ -1,8 +1,12 @@
-"""The survey over the reference collection: every lens measured, classified as its folder says, nothing raised."""
+"""The survey over the reference collection: lenses measured, classified as their folder says, nothing raised.
+
+Every seventh lens, by the program that the built-in ones are measured with; with DEFOCUS_LONG_TESTS all of them.
+"""
 
 from __future__ import annotations
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,19 +16,25 @@ from defocus.survey import SurveyRow, survey_folder, write_csv
 pytestmark = pytest.mark.shared
 
 
-@pytest.fixture(scope="module")
-def rows(shared: Path) -> list[SurveyRow]:
-    return survey_folder(shared / "lenses")
-
-
-@pytest.fixture(scope="module")
-def index(shared: Path) -> dict[str, dict[str, str]]:
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.long, id="all"), 7])
+def index(shared: Path, request: pytest.FixtureRequest) -> dict[str, dict[str, str]]:
+    """Lenses of the collection's index, all or some, by their file's name."""
     with (shared / "lenses" / "INDEX.csv").open(encoding="utf-8") as file:
-        return {row["file"]: row for row in csv.DictReader(file)}
+        lenses = {row["file"]: row for row in csv.DictReader(file)}
+    assert len(lenses) == 667
+    return dict(list(lenses.items())[:: request.param])
+
+
+@pytest.fixture(scope="module")
+def rows(shared: Path, index: dict[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> list[SurveyRow]:
+    folder = tmp_path_factory.mktemp("lenses")
+    for name in index:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(shared / "lenses" / name, folder / name)
+    return survey_folder(folder)
 
 
 def test_every_lens_is_measured(rows: list[SurveyRow], index: dict[str, dict[str, str]]) -> None:
-    assert len(index) == 667
     assert {row.file for row in rows} == set(index)
     assert not [row.file for row in rows if row.status == "unreadable"]
 
@@ -37,8 +47,8 @@ def test_focal_lengths_agree_with_the_index(rows: list[SurveyRow], index: dict[s
 
 
 def test_categories_agree_with_the_folders(rows: list[SurveyRow], index: dict[str, dict[str, str]]) -> None:
-    agree = sum(row.category == index[row.file]["category"] for row in rows)
-    assert agree / len(rows) >= 0.99
+    others = [row.file for row in rows if row.category != index[row.file]["category"]]
+    assert len(others) <= max(1, 0.01 * len(rows)), others
 
 
 def test_axial_spots_agree_with_the_independent_trace(rows: list[SurveyRow], index: dict[str, dict[str, str]]) -> None:

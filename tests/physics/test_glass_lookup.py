@@ -223,7 +223,8 @@ def test_absurd_codes_are_refused():
 
 def _glass_names_in_shared_files() -> Iterator[str]:
     """Names on GLAS lines, in the fourth column of S lines, and in the last column of Optical Bench lines."""
-    for path in sorted(p for p in SHARED.rglob("*") if p.is_file()):
+    folders = (SHARED / kind for kind in ("zmx", "seq", "opticalbench"))
+    for path in sorted(p for folder in folders for p in folder.rglob("*") if p.is_file()):
         raw = path.read_bytes()
         text = raw.decode("utf-16") if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else raw.decode("utf-8", "replace")
         kind = path.relative_to(SHARED).parts[0]

@@ -99,7 +99,7 @@ def test_a_height_is_found_exactly_when_a_ray_reaches_it(collection, launch_rays
         )
     ]
     launched = launch_rays([collection[name] for name in names], names)
-    sine = np.linspace(0.0, 0.95, 381)
+    sine = np.linspace(0.0, 0.95, 191)
     for i, one in enumerate(launched.lenses):
         heights, lives = from_the_stop(one, sine)
         contiguous = np.cumprod(lives).astype(bool)

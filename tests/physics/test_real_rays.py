@@ -71,33 +71,34 @@ def flat(values: np.ndarray) -> np.ndarray:
     return np.moveaxis(values, 0, -2).reshape(*values.shape[1:-1], -1)
 
 
-def compare_launched(launched, numbers, bucket) -> dict[str, Comparison]:  # type: ignore[no-untyped-def]
-    """Trace the chosen lenses at three wavelengths with both codes."""
+def compare_launched(launched, numbers, bucket, wavelengths=None) -> dict[str, Comparison]:  # type: ignore[no-untyped-def]
+    """Trace the chosen lenses with both codes, each at as many wavelengths: its own, or the same three for all."""
+    wavelengths = wavelengths or [WAVELENGTHS] * len(numbers)
     lenses = [launched.lenses[i] for i in numbers]
     rays = [tuple(flat(v[i]) for v in (launched.position, launched.direction, launched.path)) for i in numbers]
-    items = [(lens, wavelength) for lens in lenses for wavelength in WAVELENGTHS]
-    repeated = [np.repeat(np.stack(v), len(WAVELENGTHS), axis=0) for v in zip(*rays, strict=True)]
+    items = [(lens, wavelength) for lens, own in zip(lenses, wavelengths, strict=True) for wavelength in own]
+    each = len(wavelengths[0])
+    repeated = [np.repeat(np.stack(v), each, axis=0) for v in zip(*rays, strict=True)]
     traced = trace_items(items, *repeated, bucket=bucket)
     per_field = launched.position.shape[-1]
     result = {}
     for row, number in enumerate(numbers):
         position, direction, path = rays[row]
-        three = len(WAVELENGTHS)
         truth = oracle.trace(
             lenses[row],
-            np.repeat(WAVELENGTHS, path.size),
-            np.tile(position, three),
-            np.tile(direction, three),
-            np.tile(path, three),
+            np.repeat(wavelengths[row], path.size),
+            np.tile(position, each),
+            np.tile(direction, each),
+            np.tile(path, each),
         )
-        mine = slice(three * row, three * row + three)
+        mine = slice(each * row, each * row + each)
         ours = SimpleNamespace(
             **{
                 name: flat(getattr(traced, name)[mine])
                 for name in ("position", "direction", "path", "alive", "clip", "clip_surface", "points")
             }
         )
-        found = np.tile(np.repeat(launched.chief.found[number], per_field), three)
+        found = np.tile(np.repeat(launched.chief.found[number], per_field), each)
         result[launched.names[number]] = compare(lenses[row], ours, truth, found)
     return result
 
@@ -119,7 +120,10 @@ def test_samples(sample_rays) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.shared
 def test_collection(selection_rays) -> None:  # type: ignore[no-untyped-def]
-    """At least sixty lenses of the collection, every kind, three fields, three wavelengths."""
+    """At least sixty lenses of the collection, every kind, three fields, one of three wavelengths in turn.
+
+    All lenses at all wavelengths: benchmarks/trace_vs_oracle.py.
+    """
     names = selection_rays.names
     assert len(names) >= 60
     groups: dict[Bucket, list[int]] = {}
@@ -128,10 +132,11 @@ def test_collection(selection_rays) -> None:  # type: ignore[no-untyped-def]
         groups.setdefault(next(b for b in (PLAIN, MEDIUM, LARGE) if b.holds(own)), []).append(i)
     results: dict[str, Comparison] = {}
     for bucket, numbers in groups.items():
-        results |= compare_launched(selection_rays, numbers, bucket)
+        wavelengths = [WAVELENGTHS[i % 3 : i % 3 + 1] for i in numbers]
+        results |= compare_launched(selection_rays, numbers, bucket, wavelengths)
     check(results)
-    assert sum(c.passing for c in results.values()) > 3500
-    assert sum(c.failing for c in results.values()) > 20
+    assert sum(c.passing for c in results.values()) > 1250
+    assert sum(c.failing for c in results.values()) > 10
 
 
 # Surfaces of phone lenses whose polynomial turns back on itself outside the clear aperture, with a ray that passes
