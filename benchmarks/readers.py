@@ -201,10 +201,10 @@ def main() -> None:
     lines = [
         "# Readers of data sets",
         "",
-        f"`benchmarks/readers.py`: {sum(PAIRS.values())} pairs of 48×48 pixels in each layout ({PAIRS}) with depth, "
-        "blur radius and a focal stack of two, read in an environment without defocus. Equal: all pairs of all splits, "
-        "pixels of pictures and labels, lens and focus distances as the records say; `datasets` twice, loaded and "
-        "streamed.",
+        f"`benchmarks/readers.py`: {sum(PAIRS.values())} pairs of 48×48 pixels in each layout "
+        f"({', '.join(f'{count} for {split}' for split, count in PAIRS.items())}) with depth, blur radius and a focal "
+        "stack of two, read in an environment without defocus. Equal: all pairs of all splits, pixels of pictures and "
+        "labels, lens and focus distances as the records say; `datasets` twice, loaded and streamed.",
         "",
         ", ".join(f"{name} {place[name]}" for name in (*PACKAGES, "python") if place[name]) + ".",
         "",
