@@ -3,8 +3,9 @@
     python benchmarks/trace_vs_oracle.py --lenses ../shared/lenses [--out FOLDER]
     python benchmarks/trace_vs_oracle.py --quick              # one built-in lens
 
-Three fields, three wavelengths, rays over the whole pupil and beyond it. The tests do the same for a selection; this is
-the whole collection, some minutes of extended-precision arithmetic. The result is a table by kind of lens.
+Three fields, three wavelengths, rays over the whole pupil and beyond it. The tests do the same for a selection, each
+lens at one of the wavelengths; this is the whole collection, some minutes of extended-precision arithmetic. The result
+is a table by kind of lens.
 """
 
 from __future__ import annotations
