@@ -200,13 +200,12 @@ def photograph(constant_blur: bool) -> Callable[[int, argparse.Namespace], Job]:
         from defocus import Camera
         from defocus.lens import load_lens
         from defocus.scene.procedural import make_scene
-        from photograph_speed import F_NUMBER, FOCUS_M, LENS, scaled
+        from photograph_speed import scaled
 
         size = WIDTHS[pixels]
-        f_number = F_NUMBER * (size[0] / WIDTHS[MEGAPIXELS[0]][0] if constant_blur else 1.0)
-        camera = Camera(
-            load_lens(LENS), focus_m=FOCUS_M, **amount({"pixels": size, "f_number": f_number}, quick=SMALL_CAMERA)
-        )
+        f_number = 2.8 * (size[0] / WIDTHS[MEGAPIXELS[0]][0] if constant_blur else 1.0)
+        settings = amount({"pixels": size, "f_number": f_number}, quick=SMALL_CAMERA)
+        camera = Camera(load_lens(SMALL_LENS), focus_m=1.52, **settings)
         # As small as the smallest: the making of a large one would be the peak of memory.
         sharp = make_scene("portrait", amount(WIDTHS[MEGAPIXELS[0]], quick=SMALL_PX)).picture(samples=1)
         linear, depth = scaled(sharp.linear, size), scaled(sharp.depth_m, size)
