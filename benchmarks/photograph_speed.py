@@ -2,8 +2,8 @@
 
     python benchmarks/photograph_speed.py [WIDTHxHEIGHT ...] [--out FOLDER] [--quick]
 
-The scene is the built-in portrait, made at 1680×1120 and scaled to the size asked for; PSFs of an 85 mm lens at f/1.2 vary
-over the field. The first photograph of each size compiles; the second is the one that counts.
+The scene is the built-in portrait, made at 1680×1120 and scaled to the size asked for; PSFs of an 85 mm lens at f/1.2
+vary over the field. The first photograph of each size compiles; the second is the one that counts.
 """
 
 from __future__ import annotations

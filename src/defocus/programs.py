@@ -1,4 +1,4 @@
-"""Compiled programs: kept between processes, and on a CPU made by the code generator that takes two thirds of the time.
+"""Compiled programs: kept between processes, and on a CPU made with settings that take half of the time.
 
 The first PSF compiles for up to half a minute; where the programs are kept, the next process starts in seconds. Every
 package that compiles calls `keep_programs`, so Python and the command line share one folder. A kept program is code
@@ -21,9 +21,9 @@ from pathlib import Path
 
 LARGEST = 2 * 2**30  # bytes
 SHORTEST_S = 0.5  # what compiles faster is not worth a file
-# The older code generator of XLA for CPUs: one PSF compiles in 20 CPU s instead of 33, a photograph in 6 instead of 9;
-# they run as fast (benchmarks/results/compilation.md).
-FLAG, SETTING = "xla_cpu_use_fusion_emitters", "false"
+# The older code generator of XLA for CPUs, and fewer of LLVM's optimizations: one PSF compiles in 14 CPU s instead of
+# 25, a photograph in 6 instead of 13; they run as fast (benchmarks/results/compilation.md).
+FLAGS = {"xla_cpu_use_fusion_emitters": "false", "xla_backend_optimization_level": "1"}
 PROGRAM = re.compile(r"jit_.*-[0-9a-f]{64}-cache")  # as JAX names its files
 BESIDE = re.compile(r"jit_.*-[0-9a-f]{64}-atime|\.lockfile|xla_gpu_.*")  # and what it keeps beside them
 OWN_FOLDER = "defocus-programs"
@@ -123,16 +123,18 @@ def _sweep(folder: Path) -> None:
 
 
 def _choose_generator() -> None:
-    """Add our choice to XLA_FLAGS, unless the user made his; read by XLA when it first compiles.
+    """Add our choices to XLA_FLAGS, unless the user made his; read by XLA when it first compiles.
 
     XLA ends the process over a flag that it does not know, and reads them once more in the plugin of an accelerator:
-    there we add none, and here only one that the library knows.
+    there we add none, and here only those that the library knows.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
     plugins = any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
-    if FLAG in flags or (plugins and os.environ.get("JAX_PLATFORMS") != "cpu") or not _is_known(FLAG):
+    if plugins and os.environ.get("JAX_PLATFORMS") != "cpu":
         return
-    os.environ["XLA_FLAGS"] = f"{flags} --{FLAG}={SETTING}".strip()
+    for flag, setting in FLAGS.items():
+        flags = os.environ.get("XLA_FLAGS", "")
+        if flag not in flags and _is_known(flag):
+            os.environ["XLA_FLAGS"] = f"{flags} --{flag}={setting}".strip()
 
 
 @functools.cache

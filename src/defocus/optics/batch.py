@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 
@@ -46,9 +47,21 @@ def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array,
     first = jnp.zeros((), int)
     traced: Any = eqx.filter_closure_convert(row, first)
 
-    def fill(i: Int[Array, ""], rows: Any) -> Any:
-        return jax.tree.map(lambda leaf, value: leaf.at[i].set(value), rows, traced(i))
+    # All numbers of a kind in one array: writing dozens of them into each row would be dozens of kernels to compile.
+    shapes, structure = jax.tree.flatten(traced.out_struct)
+    kinds = {shape.dtype: [k for k, other in enumerate(shapes) if other.dtype == shape.dtype] for shape in shapes}
+
+    def fill(i: Int[Array, ""], rows: list[Array]) -> list[Array]:
+        values = [jnp.ravel(value) for value in jax.tree.leaves(traced(i))]
+        own = [jnp.concatenate([values[k] for k in members]) for members in kinds.values()]
+        return [array.at[i].set(row) for array, row in zip(rows, own, strict=True)]
 
     size = jax.tree.leaves(arguments)[0].shape[0]
-    empty = jax.tree.map(lambda shape: jnp.zeros((size, *shape.shape), shape.dtype), traced.out_struct)
-    return jax.lax.fori_loop(first, jnp.asarray(count, int), fill, empty)
+    empty = [jnp.zeros((size, sum(shapes[k].size for k in own)), kind) for kind, own in kinds.items()]
+    rows = jax.lax.fori_loop(first, jnp.asarray(count, int), fill, empty)
+    leaves: dict[int, Array] = {}
+    for array, members in zip(rows, kinds.values(), strict=True):
+        ends = np.cumsum([shapes[k].size for k in members])[:-1]
+        parts = jnp.split(array, ends, axis=1)
+        leaves |= {k: part.reshape(size, *shapes[k].shape) for k, part in zip(members, parts, strict=True)}
+    return jax.tree.unflatten(structure, [leaves[k] for k in range(len(shapes))])

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..lens.prescription import Lens
+from ..stored_program import StoredProgram
 from .system import System
 
 MM = np.float64(1e3)  # per metre; in double precision, whatever depths come in
@@ -105,7 +106,7 @@ def heights_and_angles(
     return rays
 
 
-@jax.jit
+@StoredProgram
 def first_order(system: System) -> FirstOrder:
     """First-order data of one lens."""
     n, n_image = system.index[0], system.index[-1]
@@ -177,7 +178,7 @@ def blur_and_defocus(
     return reduced / lens.image_index * defocus, defocus
 
 
-@jax.jit
+@StoredProgram
 def _pupil_scale(system: System) -> tuple[Float[Array, " lenses"], FirstOrder]:
     """Stop radius per entrance pupil radius, and first-order data with a unit stop."""
     unit = eqx.tree_at(lambda s: s.semi_diameter, system, jnp.ones_like(system.semi_diameter))

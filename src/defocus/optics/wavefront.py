@@ -40,7 +40,7 @@ from .reference_sphere import Moved, least_stretch, on_sphere, open_radius, stre
 from .rim import Iris, Rim, find_rim
 from .system import System
 from .trace import Trace, to_plane, trace
-from .zernike import basis
+from .zernike import basis, cosine_modes
 
 DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the meridian
 AMPLITUDE_DEGREE = 8
@@ -203,10 +203,11 @@ def fit_wavefront(
     radius = jnp.maximum(jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0)  # the half rim may lie on either side
     radius = jnp.where(radius > 0.0, radius, 1.0)
     u, v = (s[:2] - centre[:, None]) / radius
-    phase, residual = zernike_fit(u, v, (w - jnp.mean(w)) / wavelength, rays.weight, DEGREE)
+    modes = basis(u, v, DEGREE)
+    phase, residual = zernike_fit(modes, (w - jnp.mean(w)) / wavelength, rays.weight)
     # Where a caustic touches the sphere the amplitude is infinite, on a line that carries no light to speak of.
     strength = jnp.minimum(strength, STRONGEST * jnp.median(jax.lax.stop_gradient(strength)))
-    amplitude, _ = zernike_fit(u, v, strength, rays.weight, AMPLITUDE_DEGREE)
+    amplitude, _ = zernike_fit(modes[:, : len(cosine_modes(AMPLITUDE_DEGREE))], strength, rays.weight)
     if edge is None:
         edge = jnp.concatenate([own_edge, own_edge * jnp.array([[-1.0], [1.0]])], axis=1)
     table = rim_table(edge, centre)
@@ -295,21 +296,16 @@ def _whole(traced: Trace) -> Trace:
 
 
 def zernike_fit(
-    u: Float[Array, " rays"],
-    v: Float[Array, " rays"],
-    values: Float[Array, " rays"],
-    weight: Float[Array, " rays"],
-    degree: int,
+    modes: Float[Array, "rays modes"], values: Float[Array, " rays"], weight: Float[Array, " rays"]
 ) -> tuple[Float[Array, " modes"], Float[Array, " rays"]]:
-    """Weighted least squares in the Zernike basis; coefficients and residual.
+    """Weighted least squares in a Zernike basis; coefficients and residual.
 
     Normal equations with a ridge far below the data, and one step of refinement: on a vignetted pupil the modes are
     nearly dependent, and which of the equal fits is taken does not matter where light passes.
     """
-    b = basis(u, v, degree)
     root = jnp.sqrt(weight / jnp.sum(weight))
-    coefficients = _least_squares(b * root[:, None], values * root)
-    return coefficients, values - b @ coefficients
+    coefficients = _least_squares(modes * root[:, None], values * root)
+    return coefficients, values - modes @ coefficients
 
 
 @jax.custom_jvp

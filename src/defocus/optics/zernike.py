@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -39,17 +41,19 @@ def _radial_table(degree: int) -> Float[np.ndarray, "modes powers"]:
 def basis(x: Float[Array, "*points"], y: Float[Array, "*points"], degree: int) -> Float[Array, "*points modes"]:
     """The modes that are even in x, at points of the unit disk, y along the meridian; each has unit RMS there."""
     rho2 = x * x + y * y
-    # ρ^m cos(mψ) are the real parts of (y + ix)^m; what is left of each mode is a polynomial in ρ².
-    real, imaginary = [jnp.ones_like(x)], [jnp.zeros_like(x)]
-    for _ in range(degree):
-        real.append(real[-1] * y - imaginary[-1] * x)
-        imaginary.append(imaginary[-1] * y + real[-2] * x)
-    powers = [jnp.ones_like(x)]
-    for _ in range(degree // 2):
-        powers.append(powers[-1] * rho2)
-    radial = jnp.stack(powers, axis=-1) @ jnp.asarray(_radial_table(degree)).T
+
+    # ρ^m cos(mψ) are the real parts of (y + ix)^m; what is left of each mode is a polynomial in ρ². A loop, not a
+    # list: the compiler takes as long for each of its members as for the loop.
+    def next_power(powers: Any, _: None) -> tuple[Any, Any]:
+        real, imaginary, even = powers
+        return (real * y - imaginary * x, imaginary * y + real * x, even * rho2), (real, even)
+
+    one = jnp.ones_like(x)
+    _, (real, even) = jax.lax.scan(next_power, (one, jnp.zeros_like(x), one), length=degree + 1)
+    table = jnp.asarray(_radial_table(degree))
+    radial = jnp.moveaxis(even[: table.shape[1]], 0, -1) @ table.T
     order = np.array([m for _, m in cosine_modes(degree)])
-    return radial * jnp.stack(real, axis=-1)[..., order]
+    return radial * jnp.moveaxis(real, 0, -1)[..., order]
 
 
 @lru_cache

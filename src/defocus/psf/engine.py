@@ -28,6 +28,7 @@ from ..errors import DefocusError
 from ..files.stores import writing_file
 from ..optics.batch import over_lenses
 from ..optics.system import System
+from ..stored_program import StoredProgram, stored_program
 from .bands import Bands
 from .depth_series import series_blocks
 from .method import WAVE, PsfMethod, SampleCount
@@ -50,8 +51,7 @@ from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CELLS_AT_ONCE = {"cpu": 2**25, "gpu": 2**27}  # samples² × batch of one propagation, at most
-CELL_BYTES = 32  # of memory that a propagation takes for each
+PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation; rows that a batch lacks cost as much as others
 PROGRAMS_AT_ONCE = 8  # on a GPU
 AHEAD = {"cpu": 0, "gpu": 2}  # batches that are computed while one is copied to the host
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
@@ -253,8 +253,8 @@ class TracedRequests:
         pitch = np.full(block.arrays.in_front.shape[0], pixel[0])
         pitch[places] = pixel
         fringe = FRINGE_PX if options.coarse else 0.0
-        pupils, needed, finest = _on_pixels(
-            block.arrays, pitch, size * pitch, fringe, SIDES[options.side], count=self.method.samples
+        pupils, needed, finest = _pixel_program(self.method.samples)(
+            block.arrays, pitch, size * pitch, np.asarray(fringe), np.asarray(SIDES[options.side])
         )
         optics = jax.tree.map(lambda leaf: leaf[members], block.summary)
         needed, finest = (np.asarray(v)[places, : block.waves] for v in jax.device_get((needed, finest)))
@@ -283,14 +283,14 @@ class TracedRequests:
             if text == "ok":
                 for w, count in enumerate(samples[i]):
                     jobs.setdefault((int(count), int(points[i, w])), []).append((i, w))
-        pictures: dict[tuple[int, int], Float[np.ndarray, "size size"]] = {}  # of a request and a wavelength
+        pixels = np.zeros((*samples.shape, size, size), np.float32)
         measures = {name: np.zeros(samples.shape) for name in ("inside", "strehl", "light")}
         dtype = jnp.float64 if options.double else jnp.float32
 
         def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
             (count, supersample), pairs = job
             across = 2 * count if supersample == OF_PIXELS else max(count, size * supersample)
-            batch = max(1, min(64, _cells_at_once() // across**2))
+            batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // across**2))
             own = {"transform": self.method.transform, "one_period": self.method.one_period}
             others: dict[int, Any] = {OF_RAYS: {"of": ray_intensity}, OF_PIXELS: {"of": pixel_intensity}}
             way = others.get(supersample, {"supersample": supersample, **own})
@@ -302,8 +302,8 @@ class TracedRequests:
                 )
 
             for part, light in _in_batches(pairs, batch, compute):
-                pictures.update(zip(part, light.pixels, strict=False))
                 here = tuple(np.array(part).T)
+                pixels[here] = light.pixels[: len(part)]
                 for name, values in measures.items():
                     values[here] = getattr(light, name)[: len(part)]
                 if progress is not None:
@@ -313,7 +313,7 @@ class TracedRequests:
         with ThreadPoolExecutor(1 if backend_kind() == "cpu" else PROGRAMS_AT_ONCE) as pool:
             list(pool.map(propagate, sorted(jobs.items())))
         counts = {"samples": samples, "samples_needed": needed, "supersample": points, **estimates}
-        yield from _folded(optics, status, pictures, measures, counts, self.bands, pixel, size, self.method)
+        yield from _folded(optics, status, pixels, measures, counts, self.bands, pixel, self.method)
 
     def pupil_areas(self) -> Float[np.ndarray, " requests"]:
         """Area of each request's pupil in direction cosines: the illumination that it gives; nan where no light is."""
@@ -348,20 +348,21 @@ def _in_batches(
         yield parts[-len(ahead)], jax.device_get(ahead.popleft())
 
 
-@cache
-def _cells_at_once() -> int:
-    """samples² × batch of one propagation: a power of two of which the memory holds as many as there are programs."""
-    most = CELLS_AT_ONCE[backend_kind()]
-    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-    return most if limit is None else min(most, 1 << int(limit / (PROGRAMS_AT_ONCE * CELL_BYTES)).bit_length() - 1)
-
-
-@jax.jit
+@StoredProgram
 def _take_pupils(pupils: PupilFunction, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> PupilFunction:
     return jax.tree.map(lambda leaf: leaf[rows, waves], pupils)
 
 
-@partial(jax.jit, static_argnames=("count",))
+@cache
+def _pixel_program(count: SampleCount) -> Callable[..., Any]:
+    """`_on_pixels` with this way to count samples."""
+
+    def on_pixels(*arguments: Any) -> Any:
+        return _on_pixels(*arguments, count=count)
+
+    return stored_program(on_pixels, count)
+
+
 def _on_pixels(
     waves: Wavefronts,
     pixel: Float[Array, " requests"],
@@ -394,7 +395,7 @@ def _on_pixels(
     )
 
 
-@jax.jit
+@StoredProgram
 def _ray_errors(waves: Wavefronts, pixel: Float[Array, " requests"]) -> Float[Array, "requests waves"]:
     """How far the light of rays is off on these pixels: an estimate, in relative L1."""
     wavefront = waves.wavefront
@@ -478,19 +479,19 @@ def fold_bands(values: Any, bands: Bands) -> Any:
 def _folded(
     optics: Any,
     status: list[str],
-    pictures: dict[tuple[int, int], Float[np.ndarray, "size size"]],
+    pixels: Float[np.ndarray, "requests waves size size"],
     measures: dict[str, Float[np.ndarray, "requests waves"]],
     counts: dict[str, Shaped[np.ndarray, "requests waves"]],
     bands: Bands,
     pixel: Float[np.ndarray, " requests"],
-    size: int,
     method: PsfMethod,
 ) -> Iterator[tuple[Float[np.ndarray, "bands size size"] | None, Report]]:
     """Wavelengths folded into bands, and the reports."""
     total = fold_bands(measures["inside"], bands)
     lost = 1.0 - total
     lit = (np.isfinite(total) & (total > 0.0)).all(1)
-    waves = range(measures["inside"].shape[1])
+    size, mixed = pixels.shape[-1], fold_bands(pixels, bands)
+    mixed /= np.where(lit[:, None], total, 1.0).astype(mixed.dtype)[..., None, None]
     wavefront = optics.wavefront
     columns: dict[str, Any] = {
         **{name: values.max(1) for name, values in counts.items()},
@@ -510,7 +511,7 @@ def _folded(
     }
     names = ("status", *columns)
     rows = zip(status, *(column.tolist() for column in columns.values()), strict=True)
-    for i, (light, pitch, row) in enumerate(zip(lit.tolist(), pixel, rows, strict=True)):
+    for psf, light, pitch, row in zip(mixed, lit.tolist(), pixel, rows, strict=True):
         report = dict(zip(names, row, strict=True))
         points = report.pop("supersample")
         report["propagation"] = {OF_RAYS: "rays", OF_PIXELS: "pixels"}.get(points, "points")
@@ -527,8 +528,7 @@ def _folded(
         ):
             yield None, report | {"status": refusal}
         else:
-            mixed = fold_bands(np.stack([pictures[i, w] for w in waves])[None], bands)[0]
-            yield mixed / total[i].astype(mixed.dtype)[:, None, None], report
+            yield psf, report
 
 
 @partial(jax.jit, static_argnames=("bands", "samples", "size", "supersample", "dtype"))

@@ -71,7 +71,7 @@ def _fitted_rim(
     half = jnp.stack([jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0])
     u, v = (s[:2] - centre[:, None]) / half[:, None]
     near = (traced.alive & (traced.clip < 1.0)).astype(float)
-    clip, _ = zernike_fit(u, v, jnp.where(near > 0.0, traced.clip, 0.0), near, CLIP_DEGREE)
+    clip, _ = zernike_fit(basis(u, v, CLIP_DEGREE), jnp.where(near > 0.0, traced.clip, 0.0), near)
     psi, r = rim_angles(), jnp.linspace(0.0, 1.3, 131)[:, None]
     values = basis(r * jnp.sin(psi), r * jnp.cos(psi), CLIP_DEGREE) @ clip
     inside = jnp.cumprod((values < 0.0).astype(int), axis=0)

@@ -117,16 +117,16 @@ def wavefront_blocks(
             padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
             different, which = np.unique(requests.lens[padded], return_inverse=True)
             index = np.stack([requests.lenses[k].indices(computed, bucket.surfaces) for k in different])
-            batches.append(
-                wavefront_program(find)(
-                    systems_of(requests, padded, bucket),
-                    index[which],
-                    np.array(computed) * 1e-6,
-                    requests.points.take(padded),
-                    poses(padded),
-                    np.array([len(part), len(waves)]),
-                )
+            stand = poses(padded)
+            found = wavefront_program(find)(
+                systems_of(requests, padded, bucket),
+                index[which],
+                np.array(computed) * 1e-6,
+                requests.points.take(padded),
+                stand,
+                np.array([len(part), len(waves)]),
             )
+            batches.append(eqx.tree_at(lambda w: w.pose, found, stand, is_leaf=lambda leaf: leaf is None))
             rows += part
             places += range((len(batches) - 1) * AT_ONCE[kind], (len(batches) - 1) * AT_ONCE[kind] + len(part))
             if len(batches) * AT_ONCE[kind] >= BLOCK[kind]:
@@ -188,10 +188,11 @@ def wavefront_program(find: FindWavefront) -> Callable[..., Wavefronts]:
         poses: Pose,
         counts: Int[Array, "2"],
     ) -> Wavefronts:
-        """`counts` are the requests and wavelengths that count."""
+        """Without the poses, which are there already; `counts` are the requests and wavelengths that count."""
 
         def one(system: System, index: Float[Array, "waves media"], point: Points, pose: Pose) -> Wavefronts:
-            return point_wavefronts(system, index, wavelengths, point, pose, count=counts[1], find=find)
+            waves = point_wavefronts(system, index, wavelengths, point, pose, count=counts[1], find=find)
+            return eqx.tree_at(lambda w: w.pose, waves, None)
 
         return over_lenses(one, system, index, points, poses, count=counts[0])
 
