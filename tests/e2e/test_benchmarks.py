@@ -6,6 +6,7 @@ the pages are also written from the committed results, which must stay readable.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -13,6 +14,7 @@ import os
 import re
 import runpy
 import subprocess
+import symtable
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +117,28 @@ def test_quick_runs_that_compile_programs_of_their_own(tmp_path: Path) -> None:
     for name in COMPILERS:
         check_report(tmp_path / name)
     assert committed() == before
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_a_script_imports_is_there(name: str) -> None:
+    """From the other scripts and from the package, also within functions: long runs are seldom."""
+    pytest.importorskip("torch")
+    for node in ast.walk(ast.parse((FOLDER / f"{name}.py").read_text())):
+        module = (isinstance(node, ast.ImportFrom) and node.module) or ""
+        if module in SCRIPTS:
+            table = symtable.symtable((FOLDER / f"{module}.py").read_text(), module, "exec")
+            there = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+        elif module.partition(".")[0] == "defocus":
+            there = {one.name for one in node.names if is_there(module, one.name)}
+        else:
+            continue
+        assert {one.name for one in node.names} <= there, module
+
+
+def is_there(module: str, name: str) -> bool:
+    """Whether a module has a name, or a package has a module of that name."""
+    whole = importlib.import_module(module)
+    return hasattr(whole, name) or importlib.util.find_spec(f"{module}.{name}") is not None
 
 
 @pytest.mark.parametrize("name", sorted(FORKS))
