@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from ._lazy import drawn
 from .errors import DefocusError, TraceError, checked_options
-from .lens.prescription import Lens
+from .lens.prescription import D_LINE_NM, Lens
 from .optics.apertures import solved_if_bare
 from .optics.paraxial import FirstOrder, ParaxialCamera, filling_pitch, first_order, image_position
 from .optics.pupil import chief_ray, image_radius_of
@@ -169,6 +169,24 @@ class Camera(eqx.Module):
                 f"{math.degrees(float(chief.reach)):.4g}°"
             )
         return 0.0, math.copysign(float(chief.image_height) / float(self.image_radius_mm), angle_deg)
+
+    def chief_rays(
+        self, heights: Float[np.ndarray, " heights"], wavelength_nm: float = D_LINE_NM
+    ) -> tuple[Float[np.ndarray, " heights"], Float[np.ndarray, " heights"]]:
+        """Chief rays to field heights: angles from the axis in object space (radians), and landings (mm) on the sensor.
+
+        Heights are fractions of the image radius; nan where no chief ray lands. At another wavelength than the d line
+        the sensor stands where the d line has it, and heights count on the prescription's image plane.
+        """
+        from .psf.wavefronts import poses_on_host
+
+        camera, count = self, len(heights)
+        if wavelength_nm != D_LINE_NM:
+            system = eqx.tree_at(lambda s: s.index, self.optics.system, self.optics.indices([wavelength_nm])[0])
+            camera = self._with(optics=PackedLens(self.lens, system), sensor_shift_mm=self.sensor_z_mm)
+        requests = make_requests([camera] * count, [math.inf] * count, [(0.0, float(h)) for h in heights])
+        pose = poses_on_host(requests)
+        return np.where(pose.chief.found, pose.chief.angle, np.nan), np.where(pose.chief.found, pose.landing, np.nan)
 
     @property
     def sensor_z_mm(self) -> Scalar:

@@ -204,6 +204,7 @@ class BlurOptions:
         ),
     ] = None
     vignetting: Annotated[bool, "Also the lens's fall-off of light."] = False
+    distortion: Annotated[bool, "Also the lens's distortion: the photograph is taken for rectilinear."] = False
     parts: Annotated[
         int,
         typer.Option(help="Parts of the pupil followed separately at depth edges; 4: better, slower.", min=1, max=16),
@@ -231,6 +232,7 @@ class BlurOptions:
             "noise": paper_noise(self.seed) if self.noise else None,
             "seed": self.seed,
             "relative_illumination": self.vignetting,
+            "distortion": self.distortion,
             "parts": self.parts,
             "most_kernel_px": self.max_kernel,
             "exact": self.exact,
@@ -304,17 +306,25 @@ def blur(
     bits: BitsOption = 8,
     sharp: Annotated[Path | None, "Also the sharp picture, through the same sensor."] = None,
     raw: Annotated[Path | None, "Also the blurred mosaic, 0..1, with its colours: .npz."] = None,
+    source_map: Annotated[
+        Path | None, "Of --distortion: column and row of the sharp picture that each pixel shows: .npy."
+    ] = None,
     report: Annotated[Path | None, "Also the report: .json."] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Blur a sharp photograph as a lens would have."""
-    from ..files.stores import write_file
+    import numpy as np
+
+    from ..files.stores import write_file, writing_file
     from ..photo import check_picture_path
 
     picture = functools.partial(check_picture_path, bits=bits)
     halves = {side: out.with_stem(f"{out.stem}-{side}") for side in ("left", "right") if dual_pixel}
     pictures = [(path, picture) for path in (out, sharp, *halves.values())]
-    check_outputs(*pictures, (raw, ".npz"), (report, ".json"), inputs=[source.photo, source.depth, options.lens])
+    inputs = [source.photo, source.depth, options.lens]
+    check_outputs(*pictures, (raw, ".npz"), (source_map, ".npy"), (report, ".json"), inputs=inputs)
+    if source_map is not None and not options.distortion:
+        raise DefocusError("--source-map: without --distortion every pixel shows itself")
     if focus_m is not None and source.focus_at is not None:
         raise DefocusError("give --focus-m or --focus-at, not both")
     if raw is not None and options.sensor is False:
@@ -336,9 +346,12 @@ def blur(
         write_photo(path, result.linear, bits, result.srgb)
     if raw is not None:
         _write_mosaic(raw, photograph, light)
+    if source_map is not None:
+        with writing_file(source_map) as file:
+            np.save(file, np.asarray(photograph.source_map))
     if report is not None:
         write_file(report, json_text(facts).encode() + b"\n")
-    print_result(facts, *results, raw, report, as_json=as_json, lines=_lines(facts), width=12)
+    print_result(facts, *results, raw, source_map, report, as_json=as_json, lines=_lines(facts), width=12)
 
 
 def refocus(

@@ -144,6 +144,16 @@ def wavefronts_of(requests: Requests, bands: Bands) -> Wavefronts:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *parts)
 
 
+def poses_on_host(requests: Requests) -> Pose:
+    """The poses alone, in the order of the requests, on the host."""
+    kind, order, parts = backend_kind(), [], []
+    for bucket, members in _groups(requests, kind):
+        order += members
+        parts.append(poses_of(requests, members, bucket, kind)(members))
+    back = np.argsort(order)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *parts)
+
+
 def _groups(requests: Requests, kind: str) -> list[tuple[Bucket, list[int]]]:
     """Row numbers by bucket. An accelerator wants few programs and full batches: one bucket for all."""
     lenses = [one.lens for one in requests.lenses]

@@ -1,9 +1,10 @@
 """A sharp photograph with its depth, as a lens would have taken it: `Camera.photograph` (the paper's section 4.3).
 
-    linear light ─ highlights ─ layers by signed circle of confusion ─ a PSF per layer, band and node ─ compositing
-                 ─ mosaic ─ noise ─ development ─ picture
+    linear light ─ highlights ─ distortion ─ layers by signed circle of confusion ─ a PSF per layer, band and node
+                 ─ compositing ─ mosaic ─ noise ─ development ─ picture
 
-The sharp photograph goes through the same sensor without noise: the pair differs by the lens and the noise alone.
+The sharp photograph goes through the same sensor without noise: the pair differs by the lens and the noise alone. With
+distortion it stays rectilinear, and the photograph tells where each pixel of the blurred one lies in it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..psf.window import window_for
 from ..scene.inpaint import EDGE_PX, REACH_PX
 from ..scene.layers import MOST_LAYERS, Layers, cut_layers
 from ..tracing import check_number
+from .distortion import colours_aside, find_drawing
 from .full_field import TILE_PX, render_photograph
 from .node_psfs import NodePsfs, find_node_psfs, node_fields
 
@@ -69,6 +71,8 @@ class Photograph:
     sharp: Picture
     blurred: Picture
     report: dict[str, Any]
+    # With distortion, column and row of the sharp picture that each pixel of the blurred one shows; nan: beyond it.
+    source_map: Float[np.ndarray, "rows cols 2"] | None = None
 
     def __repr__(self) -> str:
         rows, cols = self.blurred.srgb.shape[:2]
@@ -100,7 +104,8 @@ class PhotographOptions:
     so. `saturation` is the power of the paper's highlights, `noise` the sensor's, drawn with `seed`. `colour` is
     that of the sensor, without it a neutral one; without `sensor` the light is only clipped and encoded. `exact` PSFs
     have the diffraction of their wavelength, at many times the cost where pixels are large (`psf.engine`).
-    `method` is one of those of `Camera.psf` but for the slow "huygens".
+    `method` is one of those of `Camera.psf` but for the slow "huygens". With `distortion` the light is a rectilinear
+    picture, which the lens draws as it does (`render.distortion`).
     `progress` is called with the stage and how much of it is done.
     """
 
@@ -114,6 +119,7 @@ class PhotographOptions:
     tile_px: int = TILE_PX
     side: Side | None = None
     relative_illumination: bool = False
+    distortion: bool = False
     saturation: float = 0.0
     noise: Noise | None = None
     seed: int = 0
@@ -137,6 +143,8 @@ class PhotographOptions:
                 raise DefocusError(f"{name} {value!r}; expected a whole number from {low} to {high}")
         check_number("step_px", self.step_px, "", "a positive number", math.inf)
         check_power("saturation", self.saturation)
+        if self.patch is not None and self.distortion:
+            raise DefocusError("distortion is that of a whole picture; a patch has one place of the field everywhere")
         if self.patch is not None and self.nodes is not None:
             raise DefocusError("a patch has one PSF for the whole picture; nodes are for the full field")
         if self.patch is not None and not (_is_pair(self.patch, float) and math.hypot(*self.patch) <= 1.0):
@@ -175,9 +183,15 @@ def take_photograph(
     seconds: dict[str, float] = {}
     rows, cols = depth.shape
 
+    patch = options.patch
+    grid = (1, 1) if patch is not None else options.nodes or (NODES if cols >= rows else NODES[::-1])
     start = time.perf_counter()
     if options.saturation > 0.0:
         light = np.asarray(brighten(jnp.asarray(light), options.saturation))
+    sharp, drawing = light, find_drawing(camera, (cols, rows)) if options.distortion else None
+    if drawing is not None:
+        depth = drawing.depth(depth)
+        notes += drawing.notes
     camera.require_imaged(depth)
     coc = np.asarray(camera.circle_of_confusion_px(depth), np.float32)
     _require_room(camera, coc, depth, options.most_kernel_px)
@@ -191,8 +205,6 @@ def take_photograph(
     seconds["layers"] = time.perf_counter() - start
 
     start = time.perf_counter()
-    patch = options.patch
-    grid = (1, 1) if patch is not None else options.nodes or (NODES if cols >= rows else NODES[::-1])
     fields = [[(float(patch[0]), float(patch[1]))]] if patch is not None else node_fields(camera, (cols, rows), grid)
     psfs = find_node_psfs(
         camera,
@@ -208,6 +220,11 @@ def take_photograph(
     )
     seconds["psfs"] = time.perf_counter() - start
 
+    if drawing is not None:
+        start = time.perf_counter()
+        sharpest = int(np.argmin(np.where(layers.used, np.abs(layers.coc_px), np.inf)))
+        light = drawing.light(light, colours_aside(camera, psfs, sharpest, (cols, rows), grid))
+        seconds["distortion"] = time.perf_counter() - start
     start = time.perf_counter()
     blurred = render_photograph(
         light,
@@ -224,7 +241,7 @@ def take_photograph(
     start = time.perf_counter()
     if options.sensor and options.colour is None:
         notes.append("no camera colours known: the sensor is a neutral one, its colours are those of linear sRGB")
-    pictures = _pictures(light, blurred, options)
+    pictures = _pictures(sharp, blurred, options)
     seconds["sensor"] = time.perf_counter() - start
     report = _report(camera, coc, depth, layers, psfs, fields, grid)
     report |= {
@@ -233,12 +250,13 @@ def take_photograph(
         "parts": options.parts,
         "method": options.method,
         "exact": options.exact,
+        "distortion": None if drawing is None else drawing.report,
         "saturation": options.saturation,
         "noise": None if options.noise is None else [float(options.noise.shot), float(options.noise.read_deviation)],
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "notes": [*notes, *psfs.notes],
     }
-    return Photograph(*pictures, report)
+    return Photograph(*pictures, report, None if drawing is None else drawing.source_map)
 
 
 def _pictures(
