@@ -72,7 +72,7 @@ def lateral_colour_of(name: str) -> list[dict[str, Any]]:
     fine = camera.with_pixels(pixel_um=float(camera.pixel_um) / FINE)
     width, height = DOT_SIZE
     light = np.zeros((height, width, 3), np.float32)
-    places = [(round((1 + x) * (width - 1) / 2), round((1 - y) * (height - 1) / 2)) for x, y in DOTS[: ANGLES - 1]]
+    places = [(round((1 + x) * (width - 1) / 2), round((1 - y) * (height - 1) / 2)) for x, y in DOTS[1 - ANGLES :]]
     rows, cols = np.mgrid[0:height, 0:width]
     for col, row in places:  # soft: splines keep the centroid of what they can draw
         light += np.exp(-((cols - col) ** 2 + (rows - row) ** 2) / (2 * 1.5**2))[..., None].astype(np.float32)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import map_coordinates
 from torch.utils.data import DataLoader
 
 from defocus.cli import run
 from defocus.errors import DatasetError
 from defocus.files.pair_folders import decode_role
 from defocus.photo.isp import SensorColour
-from defocus.restore.data import OnTheFlyDataset, PairDataset
+from defocus.restore.data import CropView, OnTheFlyDataset, PairDataset
+from defocus.srgb import from_srgb
 from defocus.synth.candidates import LensChoice, draw_candidates
 from defocus.synth.check import preview_plan
 from defocus.synth.engines.local import LocalEngine
@@ -187,6 +190,57 @@ def test_with_one_depth_labels_are_of_what_is_rendered() -> None:
     assert set(np.unique(pair.pictures["depth"])) == {2.0}
     camera = load_pool_lens(plan, pair.recipe.lens).camera_for(150.0, NEAR_M)
     np.testing.assert_allclose(pair.pictures["blur_radius"], camera.circle_of_confusion_px(2.0), rtol=1e-5)
+
+
+def test_the_shift_leads_from_the_blurred_picture_to_the_target() -> None:
+    """Dots through a wide-angle at the edge of its field: their centroids and the stored shift."""
+    y, x = np.mgrid[0:160, 0:200]
+    places = [(col, row) for col in (80, 95, 110, 125) for row in (62, 78, 94)]
+    spots = sum(np.exp(-((x - c) ** 2 + (y - r) ** 2) / 4.5) for c, r in places)
+    light = np.repeat(np.asarray(0.6 * spots, np.float32)[..., None], 3, axis=2)
+    sharp = Sharp("dots", "rgb", "0" * 64, light, np.full((160, 200), 2.0, np.float32), SensorColour.make(), ())
+    only = {"lenses": {"only": ["canon-rf-16-f2.8"], "survey": False}, "labels": {"distortion": True}}
+    plan = make_plan(TINY | only | {"patch": TINY["patch"] | {"size": 48}, "sensor": {"isp": False}})
+    lens = load_pool_lens(plan, "canon-rf-16-f2.8")
+    recipe = Recipe(
+        id="test-000000", split="test", index=0, seed=5, source="dots", source_sha256=sharp.sha256,
+        centre=(102.5, 78.5), rotation_rad=0.0, scale=1.0, flip=False, exposure=1.0, patch_px=48, lens=lens.name,
+        lens_sha256=lens.sha256, state="", field=(0.35, -0.2), focus_m=2.0, pixel_um=150.0, f_number=2.8,
+        depth_m=(2.0, 2.0), coc_px=(0.0, 0.0), layers=16, saturation=0.0, noise=(0.0, 0.0), single_m=None, stack_m=(),
+    )  # fmt: skip
+    (pair,) = make_pairs(plan, [recipe], {"dots": sharp}, {lens.name: lens})
+    assert not pair.refusal
+    shift = np.stack([pair.pictures["shift_x"], pair.pictures["shift_y"]], -1)
+    assert np.abs(shift).max() > 1.0
+    assert np.abs(shift[23:25, 23:25]).max() < 0.3
+    shown = from_srgb(pair.pictures["blurred"] / 255.0)[..., 1]
+    own = np.stack(np.mgrid[0:48, 0:48][::-1], -1) + shift
+    checked = 0
+    for col, row in places:
+        target = np.array([col - 79.0, row - 55.0])
+        distance = np.hypot(*np.moveaxis(own - target, -1, 0))
+        r, c = np.unravel_index(np.argmin(distance), distance.shape)
+        if 6 <= r < 42 and 6 <= c < 42:
+            dy, dx = np.mgrid[-5:6, -5:6]
+            window = shown[r - 5 : r + 6, c - 5 : c + 6]
+            at = np.array([c + (window * dx).sum() / window.sum(), r + (window * dy).sum() / window.sum()])
+            back = at + [map_coordinates(shift[..., k], at[::-1, None], order=1)[0] for k in (0, 1)]
+            assert np.abs(back - target).max() < 0.1
+            checked += 1
+    assert checked >= 4
+    (far,) = make_pairs(plan, [replace(recipe, centre=(24.0, 24.0))], {"dots": sharp}, {lens.name: lens})
+    assert "beyond the photograph" in far.refusal
+
+
+def test_flips_and_turns_turn_the_shift() -> None:
+    x, y = np.full((3, 3), 2.0), np.full((3, 3), 5.0)
+    for mirrored, flipped_, turned, expected in (
+        (True, False, False, (-2.0, 5.0)),
+        (False, True, False, (2.0, -5.0)),
+        (True, False, True, (5.0, -2.0)),
+    ):
+        view = CropView(0, 0, 3, 3, mirrored, flipped_, turned)
+        assert tuple(plane[0, 0] for plane in view.of_vector(view.of(x), view.of(y))) == expected
 
 
 def test_lost_and_damaged_labels_are_made_again(labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

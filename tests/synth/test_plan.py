@@ -131,6 +131,8 @@ def test_a_plan_without_labels_is_the_plan_that_it_was() -> None:
     labelled = make_plan({"labels": {"blur_radius": True, "focal_stack_m": [1, 2]}})
     assert labelled.fingerprint != plain.fingerprint
     assert make_plan(labelled.as_json()) == labelled
+    assert "distortion" not in labelled.as_json()["labels"]  # nor of labels that came later
+    assert make_plan({"labels": {"distortion": True}}).labels.roles == ("shift_x", "shift_y")
     assert settings_difference(plain.as_json(), labelled.as_json())[0].startswith("labels: null ->")
     card = card_text(labelled, PairStatistics([]))
     assert "positive beyond the focus" in card

@@ -35,7 +35,12 @@ from .stores import Store, open_store
 
 LEDGER, JSON_LINES, PLAN = "ledger.sqlite", "pairs.jsonl", "plan.json"
 ROLES = ("blurred", "sharp", "left", "right")
-PLANES = ("depth", "blur_radius")  # labels that are planes of floats; a focal stack is pictures again
+PLANES = (
+    "depth",
+    "blur_radius",
+    "shift_x",
+    "shift_y",
+)  # labels that are planes of floats; a focal stack is pictures again
 SPLITS = {"train": ("train",), "validation": ("validation", "val", "valid"), "test": ("test",)}  # and others' names
 # What people call a folder of blurred pictures and the one of sharp pictures beside it.
 BLURRED = ("source", "input", "inputC", "blur", "blurred", "image", "images", "defocused")

@@ -17,7 +17,7 @@ pixel where the lens compresses the picture; depth takes the nearest pixel, so t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -130,16 +130,44 @@ def find_drawing(camera: Camera, size: Size) -> LensDrawing:
 
 def find_distortion(camera: Camera, size: Size) -> RadialDistortion:
     """The distortion of a camera's lens over a picture of `size`, which is filled where that takes little."""
+    distortion = radial_distortion(camera, math.hypot(*size) / 2.0)
+    zoom = _filling_zoom(distortion, size)
+    return replace(distortion, zoom=zoom) if 1.0 < zoom <= MOST_ZOOM else distortion
+
+
+def radial_distortion(camera: Camera, reach_px: float) -> RadialDistortion:
+    """The distortion of a camera's lens as far from the axis as `reach_px`, or as its image circle goes."""
     pitch, radius = float(camera.pixel_um) * 1e-3, float(camera.image_radius_mm)
-    corner = min(math.hypot(*size) / 2.0 * pitch / radius, 1.0)
+    corner = min(reach_px * pitch / radius, 1.0)
     fields = np.concatenate([[NEAR_AXIS * corner], np.linspace(0.0, corner, HEIGHTS)[1:]])
     angles, _ = camera.chief_rays(fields)
     scale = fields[0] * radius / pitch / math.tan(angles[0])
     reach = len(angles) if np.isfinite(angles).all() else int(np.argmin(np.isfinite(angles)))
     heights, angle = np.append(0.0, fields[1:reach] * radius / pitch), np.append(0.0, angles[1:reach])
-    distortion = RadialDistortion(heights, angle, scale)
-    zoom = _filling_zoom(distortion, size)
-    return RadialDistortion(heights, angle, scale, zoom) if 1.0 < zoom <= MOST_ZOOM else distortion
+    return RadialDistortion(heights, angle, scale)
+
+
+def patch_shifts(camera: Camera, field: tuple[float, float], size: int) -> Float[np.ndarray, "2 size size"] | None:
+    """How far (x, y, px) beside its own place each pixel of a square patch shows a rectilinear one, whose middle stays.
+
+    None where the lens compresses the patch by more than MOST_ZOOM, or sees past any picture.
+    """
+    middle = np.array([field[0], -field[1]]) * float(camera.image_radius_mm) / (float(camera.pixel_um) * 1e-3)
+    step = np.arange(size) - (size - 1.0) / 2.0
+    own = np.stack(np.broadcast_arrays(step[None, :], step[:, None]))
+    places = np.concatenate([(middle[:, None, None] + own).reshape(2, -1), middle[:, None]], axis=1)
+    radius = np.maximum(np.hypot(*places), 1e-6)
+    distortion = radial_distortion(camera, float(radius.max()))
+    # A corner of the patch may lie a little outside the image circle, as far as the last chief ray.
+    ratio = distortion.rectilinear_px(np.minimum(radius, distortion.radius_px[-1])) / np.minimum(
+        radius, distortion.radius_px[-1]
+    )
+    drawn = places * ratio
+    shifts = (drawn[:, :-1] - drawn[:, -1:]).reshape(2, size, size) - own
+    steps = [np.diff(shifts, axis=axis) for axis in (1, 2)]
+    if not np.isfinite(shifts).all() or max(float(np.abs(step).max()) for step in steps) > MOST_ZOOM - 1.0:
+        return None
+    return shifts.astype(np.float32)
 
 
 def lateral_colour_px(

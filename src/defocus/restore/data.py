@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # whoever reads folders alone needs no JAX
     from ..synth.on_demand import BlurLevels
     from ..synth.pairs import Pair as SynthPair
 
-Item = dict[str, Any]  # "input", "target", "left", "right", "depth", "blur_radius", "stack", tensors; "id", text
+Item = dict[str, Any]  # "input", "target", "left", "right", "depth", "blur_radius", "shift_x", "shift_y", "stack", …
 Values = Shaped[np.ndarray, "rows cols 3"]  # whole numbers of 8 or 16 bits
 Raster = Shaped[np.ndarray, "rows cols *colours"]  # these, or a plane of float32
 Transform = Callable[[Item], Item]
@@ -97,6 +97,11 @@ class CropView(NamedTuple):
         part = picture[self.top : self.top + self.rows, self.left : self.left + self.cols]
         part = part[:: -1 if self.flipped else 1, :: -1 if self.mirrored else 1]
         return part.swapaxes(0, 1) if self.turned else part
+
+    def of_vector(self, x: Raster, y: Raster) -> tuple[Raster, Raster]:
+        """Views of a vector's two planes as a vector: what points to the right points to the left in a mirror."""
+        x, y = (-v if turned else v for v, turned in ((x, self.mirrored), (y, self.flipped)))
+        return (y, x) if self.turned else (x, y)
 
 
 def draw_view(
@@ -190,6 +195,8 @@ class PairDataset(PairSource):
         if view.mirrored and "left" in pictures and "right" in pictures:
             pictures["left"], pictures["right"] = pictures["right"], pictures["left"]
         views = {role: view.of(picture) for role, picture in pictures.items()}
+        if "shift_x" in views:
+            views["shift_x"], views["shift_y"] = view.of_vector(views["shift_x"], views["shift_y"])
         return _item(views, pair.id, pair.metadata, self._transform)
 
     def pictures(self, index: int, roles: Sequence[str] = ()) -> dict[str, Raster]:

@@ -27,11 +27,12 @@ from ..photo import synthesise_saturation as brighten
 from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
 from ..render.composite import render_far_to_near, render_layers
+from ..render.distortion import patch_shifts
 from ..scene.layers import Layers, quantise
 from .candidates import layer_room
 from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
-from .patches import Place, cut_patch, cut_twice, depth_pixels
+from .patches import Place, cut_patch, cut_twice, depth_pixels, patch_coordinates
 from .plan import Labels, Plan
 from .recipe import Recipe
 from .sources import Sharp
@@ -72,6 +73,8 @@ class _Draft:
     sharp: Sharp
     camera: Camera
     offset: tuple[float, float] | None  # in pixels, by which the lens moves what is in focus; None: not known
+    aside: Float[np.ndarray, "2 rows cols"] | None = None  # in pixels, by which the lens draws the patch otherwise
+    refusal: str = ""
 
 
 def make_pairs(
@@ -107,7 +110,8 @@ def make_pairs(
         pictures, fine = _expose(plan, batch, own)
         for number, (draft, blur) in enumerate(zip(batch.drafts, blurs[rows], strict=True)):
             recipe = draft.recipe
-            refusal = next((patches[number].refusal for patches in own.values() if patches[number].refusal), "")
+            refusals = [draft.refusal, *(patches[number].refusal for patches in own.values())]
+            refusal = next((reason for reason in refusals if reason), "")
             if not refusal and not fine[number]:
                 refusal = f"{recipe.lens}: a pixel is not a finite number"
             pair = Pair(recipe, refusal=refusal)
@@ -121,9 +125,10 @@ def make_pairs(
 
 
 def _planes(plan: Plan, draft: _Draft) -> dict[str, Float[np.ndarray, "rows cols"]]:
-    """Depth and signed blur radius of the pixels of a pair, as far as the plan asks for them.
+    """Depth, signed blur radius and shift of the pixels of a pair, as far as the plan asks for them.
 
-    They lie as the target does: where the light was moved against the lens's offset, the blurred picture does, too.
+    The first two lie as the target does: where the light was moved against the lens's offset, the blurred picture does,
+    too. The shift lies as the blurred picture does.
     """
     roles = set(PLANES) & set(plan.labels.roles)
     if not roles:
@@ -135,6 +140,7 @@ def _planes(plan: Plan, draft: _Draft) -> dict[str, Float[np.ndarray, "rows cols
         depth = np.full_like(depth, recipe.single_m)
     radius = draft.camera.circle_of_confusion_px(depth.astype(np.float64))
     planes = {"depth": depth, "blur_radius": np.asarray(radius, np.float32)}
+    planes |= {} if draft.aside is None else dict(zip(("shift_x", "shift_y"), draft.aside, strict=True))
     return {role: plane for role, plane in planes.items() if role in roles}
 
 
@@ -146,7 +152,7 @@ def _add_stacks(
     One distance after the other, of all pairs at once: as many patches at a time as there are pairs.
     """
     sensor = plan.sensor.model_copy(update={"dual_pixel": False})
-    plain = plan.model_copy(update={"labels": Labels(), "sensor": sensor})
+    plain = plan.model_copy(update={"labels": Labels(distortion=plan.labels.distortion), "sensor": sensor})
     for number in range(max((len(pair.recipe.stack_m) for pair in pairs), default=0)):
         role = stack_role(number)
         whole = [pair for pair in pairs if not pair.refusal]
@@ -195,7 +201,27 @@ def _drafts(
                 raise DatasetError(f"{recipe.id}: the {what} {now.name} is not the one that it was planned with")
     cameras = [lenses[r.lens].camera_for(r.pixel_um, r.focus_m) for r in recipes]
     offsets = find_offsets(plan, recipes, cameras)
-    return [_Draft(r, sharps[r.source], c, o) for r, c, o in zip(recipes, cameras, offsets, strict=True)]
+    drafts = [_Draft(r, sharps[r.source], c, o) for r, c, o in zip(recipes, cameras, offsets, strict=True)]
+    return [_distorted(draft) for draft in drafts] if plan.labels.distortion else drafts
+
+
+def _distorted(draft: _Draft) -> _Draft:
+    """The draft with the lens's distortion, or refused where it shows more than the photograph holds."""
+    recipe, size = draft.recipe, draft.recipe.patch_px
+    aside = patch_shifts(draft.camera, recipe.field, size)
+    refusal = ""
+    if aside is None:
+        refusal = (
+            f"{recipe.lens}: at field ({recipe.field[0]:.2f}, {recipe.field[1]:.2f}) it compresses the patch too much"
+        )
+        aside = np.zeros((2, size, size), np.float32)
+    else:
+        place = Place.batch([recipe.placement], [aside]).row(0)
+        x, y = (np.asarray(v) for v in patch_coordinates(place, size))
+        rows, cols = draft.sharp.depth_m.shape
+        if min(x.min(), y.min()) < -0.5 or x.max() > cols - 0.5 or y.max() > rows - 0.5:
+            refusal = f"{recipe.lens}: its distortion shows what lies beyond the photograph {recipe.source}"
+    return replace(draft, aside=aside, refusal=refusal)
 
 
 @dataclass
@@ -230,7 +256,9 @@ def _prepare(
     padded = _padded(drafts, at_once)
     placements = [draft.recipe.placement for draft in padded]
     straight = Place.batch(placements)
-    moved = Place.batch(placements, [draft.offset or (0.0, 0.0) for draft in padded])
+    offsets = [np.array(draft.offset or (0.0, 0.0), np.float32) for draft in padded]
+    shifts = [o if d.aside is None else o[:, None, None] + d.aside for o, d in zip(offsets, padded, strict=True)]
+    moved = Place.batch(placements, shifts)
     cuts = [
         cut_twice(
             *light_of[draft.sharp.name],

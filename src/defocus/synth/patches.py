@@ -34,11 +34,12 @@ class Place(eqx.Module):
     scale: Float[Array | np.ndarray, "*batch"]
     mirror: Float[Array | np.ndarray, "*batch"]  # −1: left and right are exchanged
     exposure: Float[Array | np.ndarray, "*batch"]
-    shift: Float[Array | np.ndarray, "*batch 2"]  # of what the patch shows, to the left and up, in its own pixels
+    # Of what the patch shows, to the left and up, in its own pixels: x and y, of the whole patch or of each pixel.
+    shift: Float[Array | np.ndarray, "*shape"]
 
     @classmethod
-    def batch(cls, placements: Sequence[Placement], shifts: Sequence[tuple[float, float]] | None = None) -> Self:
-        """Many placements in arrays."""
+    def batch(cls, placements: Sequence[Placement], shifts: Sequence[Any] | None = None) -> Self:
+        """Many placements in arrays, each with a shift (x, y) of the patch, or arrays of its pixels."""
         centre, rotation, scale, flip, exposure = zip(*placements, strict=True)
         mirror = [-1.0 if f else 1.0 for f in flip]
         shifts = shifts if shifts is not None else [(0.0, 0.0)] * len(placements)
@@ -111,14 +112,14 @@ def cut_patch(
     `smaller` says whether the patch shows the photograph smaller than it is, where that is known beforehand: a GPU
     would stop to find out.
     """
-    x, y = _coordinates(place, size, 0.0, 0.0)
+    x, y = patch_coordinates(place, size, 0.0, 0.0)
     row, col = _nearest(x, y, depth_m.shape)
     # A pixel of the patch is wider than one of the photograph by so much; two points have the spread of that width.
     spread = jnp.maximum(1.0 / place.scale - 1.0, 0.0) / math.sqrt(12.0)
 
     def several(_: None) -> Float[Array, "size size 3"]:
         return sum(  # type: ignore[return-value]
-            _cubic(linear, *_coordinates(place, size, dx * spread, dy * spread))
+            _cubic(linear, *patch_coordinates(place, size, dx * spread, dy * spread))
             for dx in (-1.0, 1.0)
             for dy in (-1.0, 1.0)
         ) / jnp.float32(4.0)
@@ -138,7 +139,7 @@ def depth_pixels(
     place: Place, *, size: int, shape: tuple[int, int]
 ) -> tuple[Int[Array, "size size"], Int[Array, "size size"]]:
     """Row and column of the pixel of a depth map of `shape` that each pixel of a patch takes its depth from."""
-    return _nearest(*_coordinates(place, size, 0.0, 0.0), shape)
+    return _nearest(*patch_coordinates(place, size, 0.0, 0.0), shape)
 
 
 @partial(jax.jit, static_argnames=("size", "smaller"))
@@ -155,8 +156,8 @@ def cut_twice(
     return light, depth, cut_patch(linear, depth_m, places[1], size=size, smaller=smaller)[0]
 
 
-def _coordinates(
-    place: Place, size: int, dx: float | Float[Array, ""], dy: float | Float[Array, ""]
+def patch_coordinates(
+    place: Place, size: int, dx: float | Float[Array, ""] = 0.0, dy: float | Float[Array, ""] = 0.0
 ) -> tuple[Float[Array, "size size"], Float[Array, "size size"]]:
     """Where the patch's pixels lie in the photograph; (dx, dy) moves them by pixels of the photograph."""
     step = jnp.arange(size, dtype=jnp.float32) - (size - 1) / 2.0

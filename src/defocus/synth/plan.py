@@ -244,6 +244,8 @@ class Labels(PlanPart):
 
     depth: bool = False  # metres
     blur_radius: bool = False  # signed radius of the circle of confusion in pixels, positive beyond the focus
+    # The blurred picture as the lens draws it; by how many pixels, to the right and down, it shows the target aside.
+    distortion: bool = False
     # Further blurred pictures of the same patch: so many, at focus distances even in 1/d over its depths, or at these.
     focal_stack: int = Field(0, ge=0, le=LARGEST_STACK)
     focal_stack_m: tuple[float, ...] = Field((), max_length=LARGEST_STACK)
@@ -268,7 +270,7 @@ class Labels(PlanPart):
     @property
     def roles(self) -> tuple[str, ...]:
         """What the records call the files of the labels."""
-        planes = [name for name in PLANES if getattr(self, name)]
+        planes = [name for name in PLANES if getattr(self, "distortion" if name.startswith("shift") else name)]
         return (*planes, *map(stack_role, range(self.focal_stack or len(self.focal_stack_m))))
 
 
@@ -362,7 +364,8 @@ class Plan(PlanPart):
 
     def as_json(self) -> dict[str, Any]:
         """The whole plan as plain values; without labels as before there were any, so that its fingerprint stays."""
-        return self.model_dump(mode="json", exclude=None if self.labels.roles else {"labels"})
+        exclude: dict[str, Any] = {} if self.labels.distortion else {"labels": {"distortion"}}
+        return self.model_dump(mode="json", exclude=exclude if self.labels.roles else {"labels"})
 
     @property
     def fingerprint(self) -> str:
