@@ -86,7 +86,9 @@ def fake_plan(
     side: int = SIDE,
     roles: tuple[str, ...] = (),
 ) -> Plan:
-    labels = {role: role in roles for role in PLANES} | {"focal_stack": sum(role.startswith("stack") for role in roles)}
+    labels = {role: role in roles for role in LABELS[:2]} | {
+        "focal_stack": sum(role.startswith("stack") for role in roles)
+    }
     counts = dict(zip(("train", "validation", "test"), ({"pairs": n} for n in pairs), strict=True))
     output = {"layout": layout, "bits": bits, "pairs_per_shard": SHARD, "licence": "CC0"}
     return make_plan({"name": "Fake <pairs>", "output": output, "patch": {"size": side}, "labels": labels} | counts)
@@ -122,7 +124,7 @@ def fake_folder(
             files = {role: png_bytes(quantise(images[role], bits)) for role in roles if role not in PLANES}
             red = quantise(sharp, bits)[..., 0].astype(np.float32) / np.float32(2**bits - 1)
             files |= {
-                role: plane_bytes(red * sign) for role, sign in zip(PLANES, (1, -1), strict=True) if role in roles
+                role: plane_bytes(red * sign) for role, sign in zip(LABELS, (1, -1), strict=False) if role in roles
             }
             record |= {"stack_m": record["depth_m"]} if "stack_00" in roles else {}
             members.append((identity, files, record))

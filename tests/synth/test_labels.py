@@ -200,7 +200,7 @@ def test_the_shift_leads_from_the_blurred_picture_to_the_target() -> None:
     light = np.repeat(np.asarray(0.6 * spots, np.float32)[..., None], 3, axis=2)
     sharp = Sharp("dots", "rgb", "0" * 64, light, np.full((160, 200), 2.0, np.float32), SensorColour.make(), ())
     only = {"lenses": {"only": ["canon-rf-16-f2.8"], "survey": False}, "labels": {"distortion": True}}
-    plan = make_plan(TINY | only | {"patch": TINY["patch"] | {"size": 48}, "sensor": {"isp": False}})
+    plan = make_plan(TINY | only | {"psf": {"kind": "disk"}})
     lens = load_pool_lens(plan, "canon-rf-16-f2.8")
     recipe = Recipe(
         id="test-000000", split="test", index=0, seed=5, source="dots", source_sha256=sharp.sha256,
