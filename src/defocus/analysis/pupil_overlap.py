@@ -110,7 +110,7 @@ def _overlap(strips: Strips, frequency: Float[Array, ""], dz: Float[Array, ""]) 
 
     (a, w), (b, other) = light(v + shear / 2.0), light(v - shear / 2.0)
     waves = w - other
-    angle = 2.0 * jnp.pi * (waves - jnp.round(waves))
+    angle = (2.0 * jnp.pi * (waves - jnp.round(waves))).astype(jnp.float32)
     field = a * b * strips.weight * (length / 2.0) * jnp.asarray(share)[:, None]
     return jax.lax.complex(jnp.sum(field * jnp.cos(angle)), jnp.sum(field * jnp.sin(angle)))
 
