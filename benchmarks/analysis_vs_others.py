@@ -363,7 +363,14 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-REMARKS = ("",)
+REMARKS = (
+    "The rays are the same to rounding; Optiland's tangential foci come from finite differences. MTFs differ where the",
+    "pupil is aberrated: Optiland spreads light evenly over its pupil coordinates, those of the stop here, and its FFT",
+    "takes them for directions; ours enters evenly through the beam in front of the lens, and directions are traced.",
+    "Where the two of Optiland differ by more than 0.005 from ours, they differ from each other alike, or agree with",
+    "each other and not with ours (Heliar, Tessar); ours agrees with the transform of our PSF (1024 pixels of 1 µm).",
+    "That of the f/1.2 lens has pixels as large as its spot, and few points in each.",
+)
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--answer"]:
