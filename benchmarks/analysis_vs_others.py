@@ -367,8 +367,8 @@ REMARKS = (
     "The rays are the same to rounding; Optiland's tangential foci come from finite differences. MTFs of seven lenses",
     "agree within 0.005 by one of Optiland's two ways; those of five do not. Optiland spreads light evenly over its",
     "pupil coordinates, those of the stop here, and its FFT takes them for directions; ours enters evenly through the",
-    "beam in front of the lens, and directions are traced. That this explains the five was not shown. Ours agrees with the",
-    "transform of our PSF (1024 pixels of 1 µm), which `psf_vs_huygens.py` compares with a sum over rays.",
+    "beam in front of the lens, and directions are traced. That this explains the five was not shown. Ours agrees with",
+    "the transform of our PSF (1024 pixels of 1 µm), which `psf_vs_huygens.py` compares with a sum over rays.",
     "That of the f/1.2 lens has pixels as large as its spot, and few points in each.",
 )
 
