@@ -43,7 +43,8 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_scene_needs_nothing_but_a_lens(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out, sharp, raw, report = (tmp_path / name for name in ("b.png", "s.png", "b.npz", "b.json"))
     files = ["--out", str(out), "--sharp", str(sharp), "--raw", str(raw), "--report", str(report)]
-    asked = ["--size", "48x32", "--dual-pixel", "--vignetting", "--noise", *files]
+    drawn = ["--vignetting", "--distortion", "--source-map", str(tmp_path / "map.npy")]
+    asked = ["--size", "48x32", "--dual-pixel", *drawn, "--noise", *files]
     assert run(["blur", "scene:portrait:2", *FAST_LENS, *asked]) == 0
     shown = capsys.readouterr().out
     assert "fills the lens's image circle" in shown
@@ -56,6 +57,9 @@ def test_a_scene_needs_nothing_but_a_lens(tmp_path: Path, capsys: pytest.Capture
     assert picture(out).shape == (32, 48, 3)
     assert detail(picture(out)) < 0.6 * detail(picture(sharp))  # noise alone would add detail
     assert told["parts"] == 1
+    source_map = np.load(tmp_path / "map.npy")
+    assert source_map.shape == (32, 48, 2)
+    assert np.abs(source_map - np.stack(np.mgrid[0:32, 0:48][::-1], -1)).max() < 1.0  # an 85 mm lens
     with np.load(raw) as kept:
         assert kept["mosaic"].shape == (32, 48)
         assert str(kept["pattern"]) == "RGGB"
@@ -122,6 +126,7 @@ def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ([str(photo), *LENS, *out, "--depth", str(empty), "--focus-m", "1"], "none of its 6144 pixels has a depth"),
         (["scene:portrait", *LENS, *out, *depth], "a scene brings its own depth"),
         (["scene:portrait:x", *LENS, *out], "scene:NAME:SEED"),
+        (["scene:portrait", *LENS, *out, "--source-map", str(tmp_path / "m.npy")], "without --distortion every pixel"),
         (["scene:portrait", *LENS, *out, "--patch"], "--nodes is for --full-field"),
         (["scene:portrait", *LENS, *out, "--field", "0.5", "0"], "--field is for --patch"),
         (["scene:portrait", *LENS, *out, "--saturation", "bright"], "--saturation bright"),
