@@ -77,17 +77,17 @@ def lateral_colour_of(name: str) -> list[dict[str, Any]]:
     for col, row in places:  # soft: splines keep the centroid of what they can draw
         light += np.exp(-((cols - col) ** 2 + (rows - row) ** 2) / (2 * 1.5**2))[..., None].astype(np.float32)
     depth = np.full((height, width), 10.0, np.float32)
-    taken = camera.photograph(light, depth, bands="rgb", sensor=False, distortion=True)
-    picture = taken.blurred.linear
+    photograph = camera.photograph(light, depth, bands="rgb", sensor=False, distortion=True)
+    picture = photograph.blurred.linear
     step, records = float(camera.pixel_um) * 1e-3 / float(camera.image_radius_mm), []
     for place in places:
-        distance = np.hypot(*np.moveaxis(np.asarray(taken.source_map) - place, -1, 0))
+        distance = np.hypot(*np.moveaxis(np.asarray(photograph.source_map) - place, -1, 0))
         row, col = np.unravel_index(np.nanargmin(distance), distance.shape)
         x, y = col - (width - 1) / 2, (height - 1) / 2 - row
         psf = fine.psf(10.0, (x * step, y * step), 96, "rgb").array
-        seen = np.moveaxis(picture[row - REACH : row + REACH, col - REACH : col + REACH], -1, 0)
+        window = np.moveaxis(picture[row - REACH : row + REACH, col - REACH : col + REACH], -1, 0)
         records.append({"lens": name, "field": math.hypot(x, y) * step})
-        for key, bands in (("photograph", seen), ("psf", psf)):
+        for key, bands in (("photograph", window), ("psf", psf)):
             pixels = 1.0 if key == "photograph" else 1.0 / FINE
             outwards = [pixels * centroid(band) @ (np.array([x, y]) / math.hypot(x, y)) for band in bands]
             records[-1][key] = [outwards[0] - outwards[1], outwards[2] - outwards[1]]
@@ -102,8 +102,8 @@ def centroid(light: np.ndarray) -> np.ndarray:
 
 def draw(path: Path) -> None:
     """A grid through a fisheye, a wide-angle with barrel distortion and an old lens, and a part of its corner."""
-    panels = [drawn_grid(name, (480, 320)) for name in (FISHEYE, BARREL)]
-    fine = drawn_grid(OLD, (1920, 1280))
+    panels = [grid_picture(name, (480, 320)) for name in (FISHEYE, BARREL)]
+    fine = grid_picture(OLD, (1920, 1280))
     panels.append(np.asarray(Image.fromarray(fine).resize((480, 320), Image.Resampling.BOX)))
     corner = Image.fromarray(fine[60:140, 1730:1850]).resize((480, 320), Image.Resampling.NEAREST)
     gap = np.full((8, 480, 3), 255, np.uint8)
@@ -111,7 +111,7 @@ def draw(path: Path) -> None:
     Image.fromarray(np.hstack([left, np.full((len(left), 8, 3), 255, np.uint8), right])).save(path, quality=90)
 
 
-def drawn_grid(name: str, size: tuple[int, int]) -> np.ndarray:
+def grid_picture(name: str, size: tuple[int, int]) -> np.ndarray:
     """A flat grid as the lens takes it, as display values."""
     width, height = size
     y, x = np.mgrid[0:height, 0:width].astype(float)
@@ -120,10 +120,10 @@ def drawn_grid(name: str, size: tuple[int, int]) -> np.ndarray:
     light = np.where((np.minimum(*near) < line)[..., None], 0.03, 0.85) * np.ones(3)
     camera = camera_of(name, size)
     depth = np.full((height, width), 10.0, np.float32)
-    taken = camera.photograph(
+    photograph = camera.photograph(
         light.astype(np.float32), depth, distortion=True, relative_illumination=True, bands="rgb-full", sensor=False
     )
-    return np.round(np.asarray(encode(taken.blurred.linear, SRGB)) * 255).astype(np.uint8)
+    return np.round(np.asarray(encode(photograph.blurred.linear, SRGB)) * 255).astype(np.uint8)
 
 
 def markdown(result: dict[str, Any]) -> str:

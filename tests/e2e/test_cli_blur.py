@@ -43,8 +43,8 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_scene_needs_nothing_but_a_lens(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out, sharp, raw, report = (tmp_path / name for name in ("b.png", "s.png", "b.npz", "b.json"))
     files = ["--out", str(out), "--sharp", str(sharp), "--raw", str(raw), "--report", str(report)]
-    drawn = ["--vignetting", "--distortion", "--source-map", str(tmp_path / "map.npy")]
-    asked = ["--size", "48x32", "--dual-pixel", *drawn, "--noise", *files]
+    geometry = ["--vignetting", "--distortion", "--source-map", str(tmp_path / "map.npy")]
+    asked = ["--size", "48x32", "--dual-pixel", *geometry, "--noise", *files]
     assert run(["blur", "scene:portrait:2", *FAST_LENS, *asked]) == 0
     shown = capsys.readouterr().out
     assert "fills the lens's image circle" in shown

@@ -63,18 +63,18 @@ def test_the_map_leads_from_the_blurred_picture_to_the_sharp_one() -> None:
     grid = MIDDLE + np.array([(x, y) for x in (-96.0, -48.0, 0.0, 48.0, 96.0) for y in (-60.0, 0.0, 60.0)])
     options = {"bands": "d", "nodes": (5, 5), "parts": 1, "sensor": False, "method": "disk"}
     depth = np.full((HEIGHT, WIDTH), 1.1)
-    taken = camera.photograph(dots(grid), depth, distortion=True, **options)
-    assert taken.source_map is not None
-    assert np.isfinite(taken.source_map).all()  # the frame is filled
-    assert taken.report["distortion"]["corner"] == pytest.approx(-0.21, abs=0.02)
-    assert taken.report["distortion"]["zoom"] == pytest.approx(1.27, abs=0.03)
-    distances = np.hypot(*np.moveaxis(taken.source_map[None] - grid[:, None, None], -1, 0))
+    photograph = camera.photograph(dots(grid), depth, distortion=True, **options)
+    assert photograph.source_map is not None
+    assert np.isfinite(photograph.source_map).all()  # the frame is filled
+    assert photograph.report["distortion"]["corner"] == pytest.approx(-0.21, abs=0.02)
+    assert photograph.report["distortion"]["zoom"] == pytest.approx(1.27, abs=0.03)
+    distances = np.hypot(*np.moveaxis(photograph.source_map[None] - grid[:, None, None], -1, 0))
     for place, distance in zip(grid, distances, strict=True):
         row, col = np.unravel_index(np.argmin(distance), distance.shape)
-        found = centroid(taken.blurred.linear, np.array([col, row]))
-        back = [map_coordinates(taken.source_map[..., k], found[::-1, None], order=1)[0] for k in (0, 1)]
+        centre = centroid(photograph.blurred.linear, np.array([col, row]))
+        back = [map_coordinates(photograph.source_map[..., k], centre[::-1, None], order=1)[0] for k in (0, 1)]
         assert np.abs(back - place).max() < 0.1
-    np.testing.assert_array_equal(taken.sharp.linear, dots(grid))  # the sharp picture stays rectilinear
+    np.testing.assert_array_equal(photograph.sharp.linear, dots(grid))  # the sharp picture stays rectilinear
     plain = camera.photograph(dots(grid), depth, **options)
     assert plain.source_map is None
     assert plain.report["distortion"] is None

@@ -162,8 +162,8 @@ def patch_shifts(camera: Camera, field: tuple[float, float], size: int) -> Float
     ratio = distortion.rectilinear_px(np.minimum(radius, distortion.radius_px[-1])) / np.minimum(
         radius, distortion.radius_px[-1]
     )
-    drawn = places * ratio
-    shifts = (drawn[:, :-1] - drawn[:, -1:]).reshape(2, size, size) - own
+    sources = places * ratio
+    shifts = (sources[:, :-1] - sources[:, -1:]).reshape(2, size, size) - own
     steps = [np.diff(shifts, axis=axis) for axis in (1, 2)]
     if not np.isfinite(shifts).all() or max(float(np.abs(step).max()) for step in steps) > MOST_ZOOM - 1.0:
         return None
