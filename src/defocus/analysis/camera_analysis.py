@@ -160,7 +160,7 @@ class Analysis:
     ) -> ThroughFocusMtf:
         """MTF over the sensor's place, by default over eight times the depth of focus at that frequency."""
         reach = 4.0 * float(self.camera.f_number) / frequency_lp_mm / 2.0
-        shift = np.linspace(-reach, reach, 21) if shift_mm is None else np.array(shift_mm, float)
+        shift = np.linspace(-reach, reach, 17) if shift_mm is None else np.array(shift_mm, float)
         rows = self._rows(fields)
         curves = self._contrast(rows, np.full(len(shift), float(frequency_lp_mm)), shift)
         return ThroughFocusMtf(shift, float(frequency_lp_mm), self.field[rows], *curves)
@@ -266,7 +266,7 @@ class Analysis:
 
     def curves(self) -> dict[str, Curves]:
         """Every kind of curves by name, as the figure and the JSON have them."""
-        fine = np.linspace(0.0, 100.0, 21)[1:]
+        fine = np.linspace(0.0, 100.0, 17)[1:]
         return {
             "mtf": self.mtf(),
             "geometric_mtf": self.geometric_mtf(),
