@@ -34,6 +34,7 @@ LINES = (
     f"lens draw {LENS} --out {{new:a.png}}",
     f"lens spots {LENS} --out {{new:a.svg}}",
     f"lens card {LENS} --out {{new:a.pdf}}",
+    f"lens analyse {LENS} --out {{new:a.png}}",
     f"lens convert {LENS} {{new:a.json}}",
     "lens survey {folder:lenses} --out {new:a.csv} --plots {place:plots}",
     f"psf {LENS} --out {{new:a.npz}} --plot {{new:b.png}}",

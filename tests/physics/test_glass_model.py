@@ -166,7 +166,7 @@ def test_it_is_fast_enough_for_a_library_of_lenses():
     rng = np.random.default_rng(7)
     pairs = list(zip(rng.uniform(1.43, 2.0, 15000).tolist(), rng.uniform(18.0, 95.0, 15000).tolist(), strict=True))
     model_glass(1.5, 60.0)
-    start = time.perf_counter()
+    start = time.process_time()
     for nd, vd in pairs:
         model_glass(nd, vd)
-    assert time.perf_counter() - start < 3.0  # about 0.5 s on two slow cores
+    assert time.process_time() - start < 3.0  # about 0.5 s on two slow cores
