@@ -96,6 +96,14 @@ def test_spots_out_of_focus(flawless: Analysis) -> None:
     np.testing.assert_allclose(energy.diffraction[0], inside, atol=0.06)  # fringes
 
 
+def test_light_in_circles_of_sharp_and_blurred_fields_together(gauss: Analysis) -> None:
+    """One axis of radii for all: the cells of the sharpest field are several times as wide as its Airy disc."""
+    energy = gauss.encircled_energy()
+    assert energy.diffraction.max() <= 1.001
+    np.testing.assert_allclose(energy.diffraction[:, 20:], energy.geometric[:, 20:], atol=0.03)
+    assert (np.diff(energy.diffraction, axis=1) > -1e-6).all()
+
+
 def test_light_and_heights_over_the_field(gauss: Analysis) -> None:
     light, bent, colour = gauss.illumination(), gauss.distortion(), gauss.lateral_colour()
     assert light.unvignetted[0] == pytest.approx(1.0, abs=1e-6)

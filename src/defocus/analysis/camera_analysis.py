@@ -45,6 +45,8 @@ PHOTOPIC = Bands(
 )
 FIELDS = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the image radius
 FREQUENCIES = (10.0, 20.0, 30.0, 40.0)  # lp/mm; what makers print
+LONGEST_MM = 1e5  # focal length; beyond it a lens is afocal
+FARTHEST = 0.05  # of the focal length, that a sensor is moved through focus
 SELECTION = (0.0, 0.5, 0.7, 1.0)  # of the fields, for curves over something else
 
 
@@ -75,7 +77,10 @@ class Analysis:
 
     @cached_property
     def wavefronts(self) -> Any:
-        """`psf.wavefronts.Wavefronts` [field, wavelength] on the host; `TraceError` without light on the axis."""
+        """`psf.wavefronts.Wavefronts` [field, wavelength] on the host; `TraceError` without an image or light there."""
+        focal = float(self.camera.first_order.focal_length)
+        if not 0.0 < focal < LONGEST_MM:
+            raise TraceError(f"{self.camera.lens.name}: a focal length of {focal:.4g} mm makes no real image")
         waves = self.camera.wavefronts(
             [self.depth_m] * len(self.field), [(0.0, f) for f in self.field], list(self.wavelengths_nm)
         )
@@ -159,7 +164,8 @@ class Analysis:
         fields: Sequence[float] | None = SELECTION,
     ) -> ThroughFocusMtf:
         """MTF over the sensor's place, by default over eight times the depth of focus at that frequency."""
-        reach = 4.0 * float(self.camera.f_number) / frequency_lp_mm / 2.0
+        focal = float(self.camera.first_order.focal_length)
+        reach = min(4.0 * float(self.camera.f_number) / frequency_lp_mm / 2.0, FARTHEST * focal)
         shift = np.linspace(-reach, reach, 17) if shift_mm is None else np.array(shift_mm, float)
         rows = self._rows(fields)
         curves = self._contrast(rows, np.full(len(shift), float(frequency_lp_mm)), shift)
@@ -241,8 +247,8 @@ class Analysis:
         )
         largest = np.hypot(place[:, :, 0], place[:, :, 1]).max(axis=(1, 2))
         values = (self._masked(v) for v in (np.sqrt(square), largest, -mixed / steep))
-        na = float(self._traced[1].na[self.main])
-        airy = 0.61 * self.wavelengths_nm[self.main] * 1e-6 / na
+        axial = jax.tree.map(lambda leaf: leaf[0, self.main], self.wavefronts.wavefront)
+        airy = 0.61 * float(axial.wavelength / axial.radius)  # of the beam as it is focused, not at infinity
         return SpotSizes(airy, self.field, self.field_mm, *values)
 
     def encircled_energy(self, fields: Sequence[float] | None = SELECTION) -> LightInCircles:

@@ -1,7 +1,7 @@
 """How much light falls within a circle, and how bright its brightest point is: light waves of all wavelengths together.
 
-The waves are summed on points of a window that holds the rays and some rings of the diffraction pattern, and again
-around the brightest of them. Light is counted against all that leaves the pupil, in the window or not.
+Light waves are integrated over the cells of a window that holds the rays and some rings of the diffraction pattern, and
+summed on points around the brightest of them. Light is counted against all that leaves the pupil, in the window or not.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..optics.batch import over_lenses
+from ..psf.pixel_integral import pixel_intensity
 from ..psf.propagate import matrix_dft
 from ..psf.pupil_function import PupilFunction, grid_axis, sample_pupil
+from ..psf.sampling import needed_samples
 from ..stored_program import stored_program
 
-POINTS = 128  # across the window
-SAMPLES = (128, 256, 512, 1024, 2048)  # across the pupil
+CELLS = 201  # across the window; odd: one in the middle
+POINTS = 128  # across the five brightest
+SAMPLES = (256, 512, 1024, 2048)  # across the pupil
 RINGS = 6.0  # Airy radii around the rays
 
 
@@ -52,6 +55,22 @@ def _program(samples: int) -> Callable[..., Any]:
     return stored_program(densities, sample_pupil, samples=samples)
 
 
+@cache
+def _cell_program(samples: int) -> Callable[..., Any]:
+    def cells(
+        pupil: PupilFunction, cell: Float[Array, " fields"], weights: Float[Array, " waves"], count: Int[Array, ""]
+    ) -> Float[Array, "fields cells cells"]:
+        """Light in each cell, of all that leaves the pupil; rows from the top."""
+
+        def field(pupil: PupilFunction, cell: Float[Array, ""]) -> Float[Array, "cells cells"]:
+            waves = over_lenses(lambda own: pixel_intensity(own, cell, samples=samples, size=CELLS).pixels, pupil)
+            return jnp.tensordot(weights, waves, axes=1)
+
+        return over_lenses(field, pupil, cell, count=count)
+
+    return stored_program(cells, pixel_intensity, samples=samples)
+
+
 def light_in_circles(
     pupil: PupilFunction,
     blur: Float[np.ndarray, "fields waves 2 2"],
@@ -64,28 +83,26 @@ def light_in_circles(
     """
     airy = 0.61 * pupil.wavelength.max() / pupil.half.min(axis=(1, 2))
     reach = np.maximum(np.abs(blur).max(axis=(1, 2, 3)) + RINGS * airy, 1.1 * radius.max())
-    need = (4.0 * pupil.half.max(axis=2) * reach[:, None] / pupil.wavelength).max(axis=1) * 1.1
-    steps = (np.arange(POINTS) + 0.5) / POINTS * 2.0 - 1.0
+    window, half = 2.0 * reach[:, None], pupil.half.max(axis=2)
+    need = np.asarray(needed_samples(half, blur, window, pupil.wavelength)).max(axis=1)
     within, strehl = np.full((len(blur), len(radius)), np.nan), np.full(len(blur), np.nan)
     for row in range(len(blur)):
         samples = next((n for n in SAMPLES if n >= need[row]), SAMPLES[-1])
         own = jax.tree.map(lambda leaf, at=row: leaf[at : at + 1], pupil)
-
-        def light(x: Any, y: Any, own: Any = own, samples: int = samples) -> tuple[np.ndarray, float]:
-            density, best = _program(samples)(own, x[None], y[None], weights, np.asarray(1))
-            return np.asarray(density[0], float), float(best[0])
-
-        x = steps * reach[row]
-        density, _ = light(x, x)
-        share = density * (x[1] - x[0]) ** 2
-        middle = [np.sum(share * part) / share.sum() for part in (x, x[:, None])]
-        distance = np.hypot(x - middle[0], x[:, None] - middle[1])
+        cell = 2.0 * reach[row] / CELLS
+        share = np.asarray(_cell_program(samples)(own, np.array([cell]), weights, np.asarray(1))[0], float)
+        x = (np.arange(CELLS) - CELLS // 2) * cell
+        y = -x[:, None]
+        middle = [np.sum(share * part) / share.sum() for part in (x, y)]
+        distance = np.hypot(x - middle[0], y - middle[1])
         order = np.argsort(distance, axis=None)
         within[row] = np.interp(
             radius, np.append(0.0, distance.ravel()[order]), np.append(0.0, np.cumsum(share.ravel()[order]))
         )
-        peak = np.unravel_index(np.argmax(density), density.shape)
-        near = steps * 2.5 * (x[1] - x[0])
-        fine, best = light(x[peak[1]] + near, x[peak[0]] + near)
-        strehl[row] = max(density.max(), fine.max()) / best
+        peak = np.unravel_index(np.argmax(share), share.shape)
+        near = ((np.arange(POINTS) + 0.5) / POINTS * 5.0 - 2.5) * cell
+        fine, best = _program(samples)(
+            own, (x[peak[1]] + near)[None], (y[peak[0], 0] + near)[None], weights, np.asarray(1)
+        )
+        strehl[row] = float(np.max(fine[0])) / float(best[0])
     return within, strehl

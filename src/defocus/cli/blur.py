@@ -40,6 +40,7 @@ SCENE = "scene:"
 LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's
 SCENE_SIZE, SWEEP_SCENE_SIZE = "960x640", "480x320"
 AUTO_HIGHLIGHTS = 2.0  # the mean of what the paper draws
+MOST_HIGHLIGHTS = 0.05  # of the pixels; where more are white it is a page or a sky, not a lamp
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ class BlurOptions:
     saturation: Annotated[
         str,
         "Light beyond white in clipped highlights: none, paper (drawn), its power, or auto: 2 where a picture that is "
-        "no RAW file is clipped.",
+        "no RAW file is clipped, in at most a twentieth of its pixels.",
     ] = "auto"
     seed: Annotated[int, typer.Option(help="Seed of noise and highlights.", min=0)] = 0
     full_field: Annotated[
@@ -259,7 +260,8 @@ class BlurOptions:
         """
         by_default = sharp.colour is not None or self.noise
         sensor = by_default if self.sensor is None else self.sensor
-        highlights = {"saturation": AUTO_HIGHLIGHTS} if self.saturation == "auto" and sharp.white else {}
+        recovers = self.saturation == "auto" and 0.0 < sharp.white <= MOST_HIGHLIGHTS
+        highlights = {"saturation": AUTO_HIGHLIGHTS} if recovers else {}
         return {"colour": sharp.colour, "sensor": sensor} | highlights
 
     def report(self, photo: str, sharp: SharpPhotograph, photograph: Photograph) -> dict[str, Any]:
