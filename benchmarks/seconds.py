@@ -30,8 +30,8 @@ COMMANDS = {
     "help": "--help",
     "lens list": "lens list",
     "lens show": f"lens show {LENS}",
-    "psf": f"psf {LENS} --focus-m 2 --depth-m 3 --field 0.3 0.4 --plot OUT/psf.png",
-    "psf-grid": f"psf-grid {LENS} --focus-m 2 --fields 0,0.5,1 --depths-m 1.5,2,4 --plot OUT/grid.png",
+    "psf": f"psf {LENS} --focus-m 2 --depth-m 3 --field 0.3,0.4 --out OUT/psf.png",
+    "psf-grid": f"psf-grid {LENS} --focus-m 2 --fields 0,0.5,1 --depths-m 1.5,2,4 --out OUT/grid.png",
     "blur": "blur scene:portrait --lens canon-rf-85-f1.2 --size 960x640 --out OUT/blurred.png",
 }
 CALLS = {"Camera.psf": "one_psf", "gradient": "gradient"}

@@ -73,7 +73,7 @@ every = 2
 every = 1
 """
 COMMANDS = {
-    "psf": f"psf {LENS} --focus-m 2 --depth-m 3 --field 0.3 0.4 --out psf.npz --plot psf.png",
+    "psf": f"psf {LENS} --focus-m 2 --depth-m 3 --field 0.3,0.4 --out psf.npz --out psf.png",
     "blur": f"blur scene:table --lens {LENS} --size 96x64 --nodes 2x2 --out blurred.png",
     "synth run": "synth run plan.toml --out pairs",
     "train": "train train.toml --out run",

@@ -21,6 +21,13 @@ def picture(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path)).astype(float) / 255.0
 
 
+def through(path: Path) -> tuple[Image.Exif, dict[int, object]]:
+    """EXIF entries of a picture whose colours are said to be sRGB, and the part on the exposure."""
+    with Image.open(path) as image:
+        assert b"sRGB" in image.info["icc_profile"] or "sRGB".encode("utf-16-be") in image.info["icc_profile"]
+        return image.getexif(), dict(image.getexif().get_ifd(0x8769))
+
+
 def detail(seen: np.ndarray) -> float:
     """How much neighbouring pixels differ: less in a blurred picture, more in a noisy one."""
     around = seen[2:, 1:-1] + seen[:-2, 1:-1] + seen[1:-1, 2:] + seen[1:-1, :-2]
@@ -33,7 +40,9 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photo")
     rows, columns = np.mgrid[0:64, 0:96] // 4
     grey = np.where((rows + columns) % 2 == 0, 40, 210).astype(np.uint8)
-    Image.fromarray(np.stack([grey] * 3, -1)).save(folder / "photo.png")
+    exif = Image.Exif()
+    exif[0x010F], exif[0x8769] = "Maker", {0x829D: 11.0, 0x8827: 200, 0xA434: "Kit lens", 0x927C: b"of the kit lens"}
+    Image.fromarray(np.stack([grey] * 3, -1)).save(folder / "photo.png", exif=exif)
     depth = np.where(np.arange(48) < 24, 0.5, np.inf) * np.ones((32, 1))
     depth[3, 5] = np.nan
     np.savez(folder / "photo.npz", depth_m=depth.astype(np.float32))
@@ -57,6 +66,10 @@ def test_a_scene_needs_nothing_but_a_lens(tmp_path: Path, capsys: pytest.Capture
     assert picture(out).shape == (32, 48, 3)
     assert detail(picture(out)) < 0.6 * detail(picture(sharp))  # noise alone would add detail
     assert told["parts"] == 1
+    lens, inner = through(out)
+    assert inner[0xA434] == told["lens"]
+    assert lens[0x0131].startswith("defocus ")
+    assert not through(sharp)[1]  # no lens took it
     source_map = np.load(tmp_path / "map.npy")
     assert source_map.shape == (32, 48, 2)
     assert np.abs(source_map - np.stack(np.mgrid[0:32, 0:48][::-1], -1)).max() < 1.0  # an 85 mm lens
@@ -78,6 +91,14 @@ def test_a_photograph_with_a_depth_file(photo: Path, tmp_path: Path, capsys: pyt
     told = json.loads(capsys.readouterr().out)
     assert told["size"] == [48, 32]
     assert told["farthest_m"] == "inf"
+    camera, exposure = through(out)
+    assert camera[0x010F] == "Maker"
+    assert exposure[0x8827] == 200
+    assert exposure[0xA434] == told["lens"]
+    assert exposure[0x829D] == pytest.approx(told["f_number"], abs=1e-3)
+    assert exposure[0x920A] == pytest.approx(50.0, abs=2.0)
+    assert exposure[0x9206] == 0.5
+    assert 0x927C not in exposure  # of the other lens
     assert not any("neutral" in note for note in told["notes"])  # no mosaic where none was asked for
     assert any("without depth" in note for note in told["notes"])
     assert any("reduced from 96×64" in note for note in told["notes"])
@@ -85,12 +106,12 @@ def test_a_photograph_with_a_depth_file(photo: Path, tmp_path: Path, capsys: pyt
     assert near.std() > 2.0 * far.std()  # the chequers, two pixels wide, are lost beyond the focus
     at_pixel = [*common, "--max-side", "48", "--resize-depth", "--json", "--focus-at"]
     before = out.read_bytes()
-    assert run([*at_pixel, "20", "9"]) == 0
+    assert run([*at_pixel, "20,9"]) == 0
     assert json.loads(capsys.readouterr().out)["focus_m"] == 0.5
     assert out.read_bytes() == before
-    assert run([*at_pixel, "10", "6"]) == 2
-    assert "--focus-at 10 6: the depth map has no depth there; the nearest pixel with one is" in capsys.readouterr().err
-    assert run([*at_pixel, "96", "0"]) == 2
+    assert run([*at_pixel, "10,6"]) == 2
+    assert "--focus-at 10,6: the depth map has no depth there; the nearest pixel with one is" in capsys.readouterr().err
+    assert run([*at_pixel, "96,0"]) == 2
     assert "no pixel of it: X goes from 0 to 95, Y to 63" in capsys.readouterr().err
 
 
@@ -122,13 +143,13 @@ def test_what_blur_refuses(photo: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ([str(photo), *LENS, *out, "--focus-m", "1"], "give its --depth"),
         ([f"{photo}.x", *LENS, *out, "--focus-m", "1"], "no such file"),
         ([str(photo), *LENS, *out, *depth], "give --focus-m"),
-        (["scene:portrait", *LENS, *out, "--focus-m", "1", "--focus-at", "3", "4"], "or --focus-at, not both"),
+        (["scene:portrait", *LENS, *out, "--focus-m", "1", "--focus-at", "3,4"], "or --focus-at, not both"),
         ([str(photo), *LENS, *out, "--depth", str(empty), "--focus-m", "1"], "none of its 6144 pixels has a depth"),
         (["scene:portrait", *LENS, *out, *depth], "a scene brings its own depth"),
         (["scene:portrait:x", *LENS, *out], "scene:NAME:SEED"),
         (["scene:portrait", *LENS, *out, "--source-map", str(tmp_path / "m.npy")], "without --distortion every pixel"),
         (["scene:portrait", *LENS, *out, "--patch"], "--nodes is for --full-field"),
-        (["scene:portrait", *LENS, *out, "--field", "0.5", "0"], "--field is for --patch"),
+        (["scene:portrait", *LENS, *out, "--field", "0.5,0"], "--field is for --patch"),
         (["scene:portrait", *LENS, *out, "--saturation", "bright"], "--saturation bright"),
         (["scene:portrait", *LENS, "--size", "48x32", *out, "--pixel-um", "exif"], "EXIF data do not tell"),
         (["scene:portrait", *LENS, *out, "--report", str(tmp_path / "r.txt")], "ends in .json"),
@@ -188,7 +209,7 @@ def test_results_appear_whole_or_not_at_all(
     for name, arguments in {
         "s.png": ["scene", "portrait", "--size", "48x32", "--out"],
         "s.npz": ["psf", "leica-summicron-50-f2", "--bands", "d", "--size", "8", "--method", "disk", "--out"],
-        "p.png": ["psf", "leica-summicron-50-f2", "--bands", "d", "--size", "8", "--method", "disk", "--plot"],
+        "p.png": ["psf", "leica-summicron-50-f2", "--bands", "d", "--size", "8", "--method", "disk", "--out"],
     }.items():
         (tmp_path / name).write_bytes(b"old")
         assert run([*arguments, str(tmp_path / name)]) == 2
@@ -203,6 +224,7 @@ def test_a_focus_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "focus 6 m: blur radii" in capsys.readouterr().out
     strip = picture(tmp_path / "sweep.png")
     assert strip.shape == (32, 2 * 48 + 6, 3)
+    assert 0x9206 not in through(tmp_path / "sweep.png")[1]  # it has no one focus
     assert np.abs(strip[:20, :48] - strip[:20, 54:]).mean() > 0.003
     assert run([*common, "--out", str(tmp_path / "sweep.gif"), "--no-captions"]) == 0
     with Image.open(tmp_path / "sweep.gif") as animation:

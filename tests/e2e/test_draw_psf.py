@@ -310,7 +310,7 @@ def test_a_gallery_has_a_row_for_each_lens(camera: Camera, grid: PsfGrid) -> Non
 def test_the_command_writes_figure_and_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plot, out = tmp_path / "grid.png", tmp_path / "grid.npz"
     arguments = ["--fields", "-0.7", "--depths-m", "0.015,inf", "--focus-m", "2"]
-    arguments += ["--size", str(SIZE), "--bands", "d", "--scale", "log", "--plot", str(plot), "--out", str(out)]
+    arguments += ["--size", str(SIZE), "--bands", "d", "--scale", "log", "--out", str(plot), "--out", str(out)]
     assert run(["psf-grid", LENS, *arguments]) == 0
     said = capsys.readouterr()
     assert f"wrote {plot}" in said.out
@@ -334,14 +334,14 @@ def test_figures_and_photographs_by_other_methods(tmp_path: Path, capsys: pytest
     with np.load(out) as stack:
         assert np.array_equal(*stack["psf"][0])
         assert json.loads(str(stack["report"]))["method"] == "gaussian"
-    assert run(["through-focus", LENS, *depths, "--plot", str(strip)]) == 0
+    assert run(["through-focus", LENS, *depths, "--out", str(strip)]) == 0
     scene = ["scene:portrait:2", "--lens", "canon-rf-85-f1.2", "--size", "48x32", "--bands", "d", "--nodes", "1x1"]
     assert run(["blur", *scene, "--method", "gaussian", "--out", str(blurred)]) == 0
     assert "by the method gaussian" in capsys.readouterr().out
     assert "method gaussian" in strip.read_text()
     lenses = [LENS, "canon-rf-16-f2.8"]
     arguments = ["--fields", "0,1", "--depth-m", "0.03", "--focus-m", "0.1", "--method", "disk", "--size", "32"]
-    assert run(["psf-gallery", *lenses, *arguments, "--plot", str(strip)]) == 0
+    assert run(["psf-gallery", *lenses, *arguments, "--out", str(strip)]) == 0
     notes = capsys.readouterr().err.splitlines()
     assert len(notes) == 4
     assert "note: Zeiss Tessar 50 mm f/3.5, field 0: the point lies within the front focal point" in notes[0]
@@ -351,19 +351,19 @@ def test_figures_and_photographs_by_other_methods(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["--plot", "x.gif"], ".svg"),
-        (["--plot", "nowhere/x.png"], "no folder nowhere"),
+        (["--out", "x.gif"], ".svg"),
+        (["--out", "nowhere/x.png"], "no folder nowhere"),
         (["--out", "nowhere/x.npz"], "no folder nowhere"),
         (["--out", "x.txt"], ".npz"),
-        ([], "give --plot"),
-        (["--plot", "x.png", "--fields", "0,half"], "--fields"),
-        (["--plot", "x.png", "--fields", "2"], "image circle"),
-        (["--plot", "x.png", "--depths-m", "1,,2"], "--depths-m"),
-        (["--plot", "x.png", "--depths-m", "-1"], "depth -1.0 m"),
-        (["--plot", "x.png", "--scale", "cubic"], "--scale"),
-        (["--plot", "x.png", "--bands", "green"], "wavelengths"),
-        (["--plot", "x.png", "--size", "0"], "--size"),
-        (["--plot", "x.png", "--f-number", "1"], "full aperture"),
+        ([], "give --out"),
+        (["--out", "x.png", "--fields", "0,half"], "--fields"),
+        (["--out", "x.png", "--fields", "2"], "image circle"),
+        (["--out", "x.png", "--depths-m", "1,,2"], "--depths-m"),
+        (["--out", "x.png", "--depths-m", "-1"], "depth -1.0 m"),
+        (["--out", "x.png", "--scale", "cubic"], "--scale"),
+        (["--out", "x.png", "--bands", "green"], "wavelengths"),
+        (["--out", "x.png", "--size", "0"], "--size"),
+        (["--out", "x.png", "--f-number", "1"], "full aperture"),
     ],
 )
 def test_wrong_use_is_one_helpful_line(

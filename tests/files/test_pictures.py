@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import tifffile
 from PIL import Image, ImageCms
 
 from defocus.errors import DatasetError, PhotoError, UnsupportedPhotoError
+from defocus.files.exif import Exif, metadata_of, srgb_profile, through_lens
 from defocus.files.pictures import decode_picture, decode_plane, picture_size, plane_bytes, quantise, stored_bits
 from defocus.files.png import SIGNATURE, decode_png16, png_bits, png_bytes
 from defocus.photo import RgbPhoto, check_picture_path, decode, read_photo, read_picture, write_linear, write_picture
@@ -227,6 +230,29 @@ def test_png_round_trip_and_other_readers(bits: int) -> None:
     with Image.open(io.BytesIO(data)) as picture:
         assert picture.info["srgb"] == 0
         np.testing.assert_array_equal(np.asarray(picture), values if bits == 8 else values >> 8)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg", "tif"])
+def test_a_simulated_lens_takes_the_place_of_the_cameras(picture: np.ndarray, tmp_path: Path, kind: str) -> None:
+    exif = Exif(make="Maker", lens="Kit lens", focal_mm=24.0, focal_35mm=36.0, f_number=11.0, iso=200.0)
+    metadata = through_lens(metadata_of(exif), "defocus", "Tessar", 50.25, 3.5, math.inf)
+    write_picture(tmp_path / f"a.{kind}", picture, metadata=metadata)
+    _, told, notes = read_picture(tmp_path / f"a.{kind}")
+    assert notes == []  # sRGB as it is
+    assert told == Exif(make="Maker", lens="Tessar", focal_mm=50.25, f_number=3.5, iso=200.0)
+    with Image.open(tmp_path / f"a.{kind}") as image:
+        assert image.info["icc_profile"] == srgb_profile()
+        assert image.getexif().get_ifd(0x8769)[0x9206].numerator == 0xFFFFFFFF
+
+
+def test_the_profile_is_that_of_srgb_and_always_the_same() -> None:
+    profile = srgb_profile()
+    srgb_profile.cache_clear()
+    time.sleep(1.1)  # Pillow writes the second
+    assert srgb_profile() == profile
+    colours = Image.fromarray(np.arange(0, 252, 7, dtype=np.uint8).reshape(3, 4, 3))
+    own, theirs = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
+    assert ImageCms.profileToProfile(colours, own, theirs).tobytes() == colours.tobytes()
 
 
 def test_planes_lose_nothing_and_others_read_them(picture: np.ndarray, tmp_path: Path) -> None:

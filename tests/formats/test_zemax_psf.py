@@ -94,7 +94,7 @@ def test_the_command_compares_a_folder(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(arguments) == 2
     assert "names tessar.zmx as its lens, which is not beside it" in capsys.readouterr().err
     lens.save(folder / "Tessar.json")
-    assert run([*arguments, "--plot", str(plot), "--out", str(table)]) == 0
+    assert run([*arguments, "--out", str(plot), "--out", str(table)]) == 0
     assert capsys.readouterr().out.count(" 1.0000  a") == 2
     assert plot.stat().st_size > 5_000
     with table.open() as file:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from defocus.cli import run
+from defocus.files.exif import srgb_profile
 from defocus.photo import SensorColour, encode, inverse_isp, read_picture
 
 from ..dng import write_dng
@@ -33,7 +35,10 @@ def test_a_raw_file_to_pictures(raw: Path, smooth: np.ndarray, tmp_path: Path, c
     assert "RAW, BGGR" in shown
     assert "128×96" in shown
     assert "2.000 1.000 1.600" in shown
-    back, _, _ = read_picture(tmp_path / "a.png")
+    back, exif, notes = read_picture(tmp_path / "a.png")
+    assert (exif.make, notes) == ("Canon", [])
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.info["icc_profile"] == srgb_profile()
     assert np.abs(back - np.asarray(encode(upright)))[8:-8, 8:-8].max() < 2e-3
     assert (
         run(["develop", str(raw), "--out", str(tmp_path / "a.npz"), "--exposure-ev", "1", "--demosaic", "malvar"]) == 0
@@ -44,6 +49,8 @@ def test_a_raw_file_to_pictures(raw: Path, smooth: np.ndarray, tmp_path: Path, c
     options = ["--response", "linear", "--orientation", "1", "--white-balance", "4,2,3.2", "--demosaic", "malvar"]
     assert run(["develop", str(raw), "--out", str(tmp_path / "b.png"), *options]) == 0
     back, _, _ = read_picture(tmp_path / "b.png")
+    with Image.open(tmp_path / "b.png") as image:
+        assert "icc_profile" not in image.info  # not the curve of sRGB
     assert np.abs(back - smooth)[8:-8, 8:-8].max() < 4e-3
 
 

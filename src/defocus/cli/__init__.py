@@ -1,4 +1,9 @@
-"""The command line: one file per group of commands. Heavy modules are imported inside the commands."""
+"""The command line: one file per group of commands. Heavy modules are imported inside the commands.
+
+One convention for all commands: `--out` names what a command makes, and its ending says as what (a command that can
+write it in several ways takes `--out` several times); places are X,Y and lists have commas; sizes are WIDTHxHEIGHT;
+options with a unit end in it (`--focus-m`, `--pixel-um`, `--wavelength-nm`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import functools
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -15,6 +20,7 @@ from .. import __version__
 from ..errors import DefocusError
 from .blur import blur, refocus
 from .evaluate import ablate, downstream, evaluate, groundtruth
+from .help_in_groups import HelpInGroups
 from .lens import lens_app
 from .options import command
 from .photo import depth, develop, scene
@@ -24,21 +30,38 @@ from .synth import demo, synth_app
 
 STOPPED = 130  # exit code of what Ctrl-C ended
 
+# What `--help` shows, in this order.
+GROUPS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
+    "First steps": (demo,),
+    "Lenses": (lens_app,),
+    "Point spread functions": (psf, psf_grid, through_focus, psf_gallery, psf_compare, wavefront, pupils),
+    "Photographs": (blur, refocus, scene, develop, depth),
+    "Data sets": (synth_app,),
+    "Restoration": (train, deblur),
+    "Evaluation": (evaluate, ablate, groundtruth, downstream),
+}
+
+
+class RootHelp(HelpInGroups):
+    """The help of `defocus` itself; typer would put groups of commands behind all others."""
+
+    headings = tuple(GROUPS)
+
+
 app = typer.Typer(
     name="defocus",
+    cls=RootHelp,
     help="Simulate how real photographic lenses blur a scene.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(lens_app, name="lens")
-app.add_typer(synth_app, name="synth")
-for function in (
-    psf, psf_grid, psf_gallery, psf_compare, wavefront, pupils, through_focus, blur, refocus, develop, depth, scene,
-    deblur, train, evaluate, groundtruth, downstream, ablate, demo,
-):  # fmt: skip
-    command(app)(function)
+for group, members in GROUPS.items():
+    for member in members:
+        if isinstance(member, typer.Typer):
+            app.add_typer(member, rich_help_panel=group)
+        else:
+            command(app, group=group)(member)
 
 
 def _version(is_set: bool) -> None:

@@ -18,8 +18,10 @@ from .options import (
     StopOption,
     check_outputs,
     json_text,
+    lens_names,
     make_camera,
     numbers,
+    point,
     print_files,
     print_result,
     whole_pair,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .. import Camera
+    from ..files.exif import Metadata
     from ..photo import Photo, SensorColour
     from ..render import Photograph
     from ..scene.depth_maps import DepthMap
@@ -54,6 +57,7 @@ class SharpPhotograph:
     exif_pixel_um: float | None  # of the reduced photograph
     notes: tuple[str, ...]
     white: float = 0.0  # share of pixels that a display-referred file clips to white
+    metadata: Metadata | None = None  # of the file, for copies in sRGB
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class SharpOptions:
     resize_depth: Annotated[bool, "A depth map of another size is resized."] = False
     scale_m: Annotated[float | None, "Metres of one unit of the depth map."] = None
     focus_at: Annotated[
-        tuple[int, int] | None, "Focus on what a pixel of the photograph shows: X Y, from the left and the top, from 0."
+        str | None, "Focus on what a pixel of the photograph shows: X,Y, from the left and the top, from 0."
     ] = None
 
     def read(self, focus_m: float | None, longest: int, scene_size: str, bar: ProgressBar) -> SharpPhotograph:
@@ -94,7 +98,7 @@ class SharpOptions:
             raise DefocusError(
                 f"{self.photo}: give --focus-m, the focus distance in metres, or --focus-at, a pixel of the photograph"
             )
-        from ..photo import RawPhoto, read_photo, reduced, saturation_mask
+        from ..photo import RawPhoto, copied_metadata, read_photo, reduced, saturation_mask
 
         bar("reading")
         photo = read_photo(Path(self.photo))
@@ -112,24 +116,29 @@ class SharpOptions:
             pixel_um = None if pixel_um is None else pixel_um * long_side / max(width, height)
         display = not isinstance(photo, RawPhoto) and photo.colour is None
         white = float((saturation_mask(linear) > 0.0).mean()) if display else 0.0
-        return SharpPhotograph(linear, depth.depth_m, focus_m, photo.colour, pixel_um, tuple(notes), white)
+        metadata = copied_metadata(photo, (linear.shape[1], linear.shape[0]))
+        return SharpPhotograph(linear, depth.depth_m, focus_m, photo.colour, pixel_um, tuple(notes), white, metadata)
 
     def _focus_at(self, depth_m: np.ndarray, holes: np.ndarray | None = None) -> float:
         """The depth of the pixel that --focus-at names, in metres; `holes` is true where the map has none."""
         import numpy as np
 
         assert self.focus_at is not None
-        (x, y), (height, width) = self.focus_at, depth_m.shape
+        expected, (height, width) = "a pixel X,Y such as 812,440", depth_m.shape
+        x, y = numbers("--focus-at", self.focus_at, expected, 2)
+        if (x, y) != (int(x), int(y)):
+            raise DefocusError(f"--focus-at {self.focus_at}: expected {expected}")
+        x, y = int(x), int(y)
         if not (0 <= x < width and 0 <= y < height):
             raise DefocusError(
-                f"{self.photo}: --focus-at {x} {y} is no pixel of it: X goes from 0 to {width - 1}, Y to {height - 1}"
+                f"{self.photo}: --focus-at {x},{y} is no pixel of it: X goes from 0 to {width - 1}, Y to {height - 1}"
             )
         if holes is not None and holes[y, x]:
             rows, columns = np.nonzero(~holes)
             nearest = int(np.argmin((rows - y) ** 2 + (columns - x) ** 2))
             raise DefocusError(
-                f"{self.photo}: --focus-at {x} {y}: the depth map has no depth there; the nearest pixel with one is "
-                f"{columns[nearest]} {rows[nearest]}"
+                f"{self.photo}: --focus-at {x},{y}: the depth map has no depth there; the nearest pixel with one is "
+                f"{columns[nearest]},{rows[nearest]}"
             )
         return float(depth_m[y, x])
 
@@ -176,7 +185,7 @@ class SharpOptions:
 class BlurOptions:
     """The lens that blurs, the sensor behind it, and how much work goes into it."""
 
-    lens: Annotated[str, "A built-in lens or a lens file."]
+    lens: Annotated[str, typer.Option(help="A built-in lens or a lens file.", autocompletion=lens_names)]
     f_number: StopOption = None
     blades: BladesOption = None
     pixel_um: Annotated[
@@ -195,7 +204,7 @@ class BlurOptions:
     full_field: Annotated[
         bool, typer.Option("--full-field/--patch", help="PSFs that change over the picture, or one for all of it.")
     ] = True
-    field: Annotated[tuple[float, float], "Of --patch: X Y, of the image radius."] = (0.0, 0.0)
+    field: Annotated[str, "Of --patch: X,Y, right and up, of the image radius."] = "0,0"
     nodes: Annotated[str | None, "Of --full-field: ROWSxCOLUMNS of PSFs. [default: 3x5]"] = None
     sensor: Annotated[
         bool | None,
@@ -223,11 +232,12 @@ class BlurOptions:
         picture_bands(self.bands)
         if not self.full_field and self.nodes is not None:
             raise DefocusError("--nodes is for --full-field; --patch has one PSF for the whole picture")
-        if self.full_field and self.field != (0.0, 0.0):
+        place = point(self.field)
+        if self.full_field and place != (0.0, 0.0):
             raise DefocusError("--field is for --patch; with --full-field the picture's middle is the lens's axis")
         return {
             "bands": self.bands,
-            "patch": None if self.full_field else self.field,
+            "patch": None if self.full_field else place,
             "nodes": None if self.nodes is None else whole_pair("--nodes", self.nodes, "ROWSxCOLUMNS such as 3x5"),
             "saturation": self._saturation(),
             "noise": paper_noise(self.seed) if self.noise else None,
@@ -299,6 +309,16 @@ def paper_noise(seed: int) -> Any:
     return draw_noise(jax.random.fold_in(jax.random.key(seed), 0))
 
 
+def lens_metadata(light: SharpPhotograph, camera: Camera, focus_m: float | None = None) -> Metadata:
+    """Metadata of a photograph that this camera's lens took; a sweep has no one focus."""
+    from .. import __version__
+    from ..files.exif import Metadata, through_lens
+
+    focal_mm, software = abs(float(camera.first_order.focal_length)), f"defocus {__version__}"
+    before = light.metadata or Metadata()
+    return through_lens(before, software, camera.lens.name, focal_mm, float(camera.f_number), focus_m)
+
+
 def blur(
     source: SharpOptions,
     options: BlurOptions,
@@ -344,8 +364,9 @@ def blur(
             results[path] = half.blurred
             sides = facts.setdefault("halves", {})
             sides[side] = {"node_light_mm2": half.report["node_light_mm2"], "notes": half.report["notes"]}
+    through = lens_metadata(light, camera, light.focus_m)
     for path, result in results.items():
-        write_photo(path, result.linear, bits, result.srgb)
+        write_photo(path, result.linear, bits, result.srgb, light.metadata if path == sharp else through)
     if raw is not None:
         _write_mosaic(raw, photograph, light)
     if source_map is not None:
@@ -391,7 +412,8 @@ def refocus(
             pictures.append(photograph.blurred.srgb)
             reports.append(options.report(source.photo, light, photograph))
     texts = [f"{d:g} m" if math.isfinite(d) else "infinity" for d in distances]
-    write_sweep(out, pictures, texts if captions else [""] * len(texts), seconds=seconds)
+    metadata = lens_metadata(light, cameras[0])
+    write_sweep(out, pictures, texts if captions else [""] * len(texts), metadata, seconds=seconds)
     if report is not None:
         write_file(report, json_text(reports).encode() + b"\n")
     if as_json:

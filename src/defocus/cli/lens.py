@@ -15,7 +15,8 @@ from ..errors import DefocusError
 from ..files.ownership import OwnedFolder, check_no_folder_of_ours, check_not_input
 from ..files.stores import check_output
 from ..survey.criteria import Criteria
-from .options import JsonOption, LensArgument, LensOptions, check_outputs, command, json_text, print_files
+from .help_in_groups import HelpInGroups
+from .options import FigureOption, JsonOption, LensArgument, LensOptions, check_outputs, command, json_text, print_files
 from .progress import status_line
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from ..survey import Measurement, SurveyRow
 
 lens_app = typer.Typer(
-    help="Read, measure, draw, survey and convert lens prescriptions.", no_args_is_help=True, rich_markup_mode=None
+    name="lens",
+    cls=HelpInGroups,
+    help="Read, measure, draw, survey and convert lens prescriptions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 TRACING = "tracing rays; the first time compiles"
-OutOption = Annotated[Path, typer.Option("--out", help="Where to write the picture: .png, .svg or .pdf.")]
 
 
 @command(lens_app, "list")
@@ -121,7 +125,7 @@ def _contrast_table(analysis: Analysis) -> str:
 def _add_figure(name: str, function: str, about: str) -> None:
     """Add a command that draws a lens; what can be wrong with the figure's path is looked at before the long work."""
 
-    def write(lens: LensArgument, out: OutOption) -> None:
+    def write(lens: LensArgument, out: FigureOption) -> None:
         from .. import draw
         from ..lens import load_lens
 

@@ -20,23 +20,37 @@ from ..errors import ConfigError, DefocusError
 
 if TYPE_CHECKING:
     from .. import Camera
+    from ..files.exif import Metadata
+
+
+def lens_names(incomplete: str) -> list[str]:
+    """Built-in lenses whose names begin so, for the shell to complete."""
+    from ..lens import list_lenses
+
+    return [entry.name for entry in list_lenses() if entry.name.startswith(incomplete)]
+
 
 LensArgument = Annotated[
-    str, typer.Argument(metavar="LENS", help="A built-in name or a lens file; LENS@STATE selects a state.")
+    str,
+    typer.Argument(
+        metavar="LENS", help="A built-in name or a lens file; LENS@STATE selects a state.", autocompletion=lens_names
+    ),
 ]
 PhotoArgument = Annotated[Path, typer.Argument(help="A RAW file, or a PNG, JPEG or TIFF in sRGB.")]
-FigureOption = Annotated[Path | None, "Draw it: .png, .svg or .pdf."]
+FigureOption = Annotated[Path, "Where to write the figure: .png, .svg or .pdf."]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 BandsOption = Annotated[str, "d, rgb, rgb-full, or wavelengths in nm: 486.1,587.6"]
 BitsOption = Annotated[int, "8 or 16 bits per colour of a PNG or TIFF."]
-FieldOption = Annotated[tuple[float, float], "Where the point appears: X Y, of the image radius."]
+FieldOption = Annotated[str, "Where the point appears: X,Y, right and up, of the image radius."]
 StopOption = Annotated[float | None, "Stop the lens down."]
 BladesOption = Annotated[int | None, "Blades of the iris of a lens that is stopped down."]
 DeviceOption = Annotated[str, "auto (a GPU where there is one), cpu, cuda or cuda:1."]
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a function to an application as a command.
+def command(
+    app: typer.Typer, name: str | None = None, group: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function to an application as a command, in a group of its help.
 
     `Annotated[float, "help"]` declares an option with its help, `Annotated[bool, "help"]` with the default False a
     flag; a parameter whose type is a dataclass stands for its fields, each an option of the command.
@@ -48,14 +62,16 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
-            for parameter, group in groups.items():
-                values[parameter] = group(**{field: values.pop(field) for field in inspect.signature(group).parameters})
+            for parameter, holder in groups.items():
+                values[parameter] = holder(
+                    **{field: values.pop(field) for field in inspect.signature(holder).parameters}
+                )
             function(**values)
 
         options = _options(function)
         run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
         run.__annotations__ = {option.name: option.annotation for option in options}
-        app.command(name)(run)
+        app.command(name, rich_help_panel=group)(run)
         return function
 
     return add
@@ -136,13 +152,20 @@ def whole_pair(option: str, text: str, expected: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def point(text: str, option: str = "--field") -> tuple[float, float]:
+    """The two numbers of a place such as 0.3,0.4."""
+    x, y = numbers(option, text, "X,Y such as 0.3,0.4", 2)
+    return x, y
+
+
 def check_outputs(
     *outputs: tuple[Path | None, str | Callable[[Path], object]], inputs: Iterable[str | Path | None] = ()
 ) -> None:
     """Refuse, before the long work, a name that cannot be written, that is read here, or that two results have, and a
     place in a folder that one of our commands looks after.
 
-    Each output comes with the ending that it must have, or with the function that looks at its name; "figure" is one.
+    Each output comes with the ending that it must have, or with the function that looks at its name. "figure" means
+    the endings of figures, also beside another one: "figure or .npz".
     """
     from ..files.ownership import check_no_folder_of_ours, check_not_input
     from ..files.stores import check_output
@@ -155,10 +178,10 @@ def check_outputs(
             continue
         if not isinstance(check, str):
             check(path)
-        elif check == "figure":
+        elif check.startswith("figure"):
             from ..draw import check_figure_path
 
-            check_figure_path(path)
+            check_figure_path(path, *check.split(" or ")[1:])
         else:
             check_output(path, (check,))
         check_not_input(path, names)
@@ -168,7 +191,7 @@ def check_outputs(
         places.add(path.resolve())
 
 
-def write_photo(path: Path, linear: Any, bits: int, srgb: Any = None) -> None:
+def write_photo(path: Path, linear: Any, bits: int, srgb: Any = None, metadata: Metadata | None = None) -> None:
     """Write a photograph: linear light as .npy or .npz, else its display values, by default those of sRGB."""
     import numpy as np
 
@@ -177,7 +200,8 @@ def write_photo(path: Path, linear: Any, bits: int, srgb: Any = None) -> None:
     if path.suffix.lower() in (".npy", ".npz"):
         write_linear(path, linear)
     else:
-        write_picture(path, np.asarray(encode(linear, SRGB)) if srgb is None else srgb, bits=bits)
+        display = np.asarray(encode(linear, SRGB)) if srgb is None else srgb
+        write_picture(path, display, bits=bits, metadata=metadata)
 
 
 def json_text(report: Any) -> str:

@@ -13,7 +13,6 @@ from ..errors import DefocusError
 from .blur import paper_noise
 from .options import (
     BitsOption,
-    FigureOption,
     JsonOption,
     PhotoArgument,
     check_outputs,
@@ -57,7 +56,7 @@ def develop(
     import jax
     import numpy as np
 
-    from ..photo import RawPhoto, add_noise, check_picture_path, encode, parse_response, read_photo
+    from ..photo import RawPhoto, add_noise, check_picture_path, copied_metadata, encode, parse_response, read_photo
 
     check_outputs((out, partial(check_picture_path, bits=bits or 8)), inputs=[photo, response])
     is_linear = out.suffix.lower() in (".npy", ".npz")
@@ -87,7 +86,10 @@ def develop(
 
             write_linear(out, linear, report=json_text(report))
         else:
-            write_photo(out, linear, bits or 8, None if is_linear else np.asarray(encode(linear, curve)))
+            metadata = copied_metadata(light, (linear.shape[1], linear.shape[0]))
+            if response != "srgb":
+                metadata = replace(metadata, profile=None)  # these values are not sRGB's
+            write_photo(out, linear, bits or 8, None if is_linear else np.asarray(encode(linear, curve)), metadata)
     exif = {name: value for name, value in report["exif"].items() if value is not None}
     lines = {
         "photo": report["photo"],
@@ -167,7 +169,7 @@ def depth(
     weights: Annotated[str | None, "A folder with the model, or another name in the cache."] = None,
     focal_px: Annotated[float | None, "Focal length in pixels; by default from EXIF, else the network's guess."] = None,
     scale_m: Annotated[float | None, "Metres of one step of a .png, such as 0.001."] = None,
-    plot: FigureOption = None,
+    plot: Annotated[Path | None, "Also draw photograph and depth side by side: .png, .svg or .pdf."] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate the depth of a photograph, or of each of a folder, with a network, in metres.

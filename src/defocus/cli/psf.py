@@ -25,6 +25,7 @@ from .options import (
     json_text,
     make_camera,
     numbers,
+    point,
     print_files,
     print_result,
 )
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COMPUTING = "computing PSFs; the first time compiles"
-Plot = Annotated[Path, "Where to write the picture: .png, .svg or .pdf."]
+NumbersOrFigures = Annotated[
+    list[Path] | None,
+    typer.Option("--out", help="What to write: .npz for numbers, .png, .svg or .pdf; can be repeated."),
+]
 Fields = Annotated[str, "Where the points appear: heights above the centre, of the image radius."]
 TileSize = Annotated[
     int | None, typer.Option(help="Pixels across a tile; by default room for the blur.", min=1, max=1024)
@@ -45,13 +49,14 @@ MethodOption = Annotated[
 ]
 ScaleOption = Annotated[Literal["linear", "log"], "How light becomes brightness."]
 FIELDS = "0,0.5,0.7,1"
+NPZ = "figure or .npz"  # what --out may be
 HEIGHTS, METRES = "heights between -1 and 1, with commas", "metres or inf, with commas"  # what is expected
 
 
 def psf(
     use: CameraOptions,
     depth_m: Annotated[float, "Depth of the point in metres; inf is allowed."] = math.inf,
-    field: FieldOption = (0, 0),
+    field: FieldOption = "0,0",
     field_deg: Annotated[float | None, "Field angle in degrees instead; the image lies upwards."] = None,
     image_height_mm: Annotated[float | None, "Image height in mm instead; it lies upwards."] = None,
     size: Annotated[
@@ -66,26 +71,25 @@ def psf(
         int | None, typer.Option(help="Samples per pixel and axis; by default enough; 1: points.", min=1, max=99)
     ] = None,
     exact: Annotated[bool, "Light waves for large blurs, too, where rays are within about 1 %: slow."] = False,
-    out: Annotated[Path | None, "Write an .npz file."] = None,
-    plot: FigureOption = None,
+    out: NumbersOrFigures = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute a point spread function of a lens."""
-    check_outputs((plot, "figure"), (out, ".npz"), inputs=[use.lens])
-    if sum((field != (0, 0), field_deg is not None, image_height_mm is not None)) > 1:
+    files = out or []
+    check_outputs(*((path, NPZ) for path in files), inputs=[use.lens])
+    place = point(field)
+    if sum((place != (0.0, 0.0), field_deg is not None, image_height_mm is not None)) > 1:
         raise DefocusError("give one of --field, --field-deg and --image-height-mm")
     with status_line(COMPUTING):
         camera = use.camera()
-        place = (float(field[0]), float(field[1]))
         if field_deg is not None:
             place = camera.field_of_angle(field_deg)
         elif image_height_mm is not None:
             place = (0.0, image_height_mm / camera.image_radius_mm)
         result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half, exact=exact)
-        for path in (out, plot):
-            if path is not None:
-                result.save(path)
-    print_result(result.report, out, plot, as_json=as_json, width=24)
+        for path in files:
+            result.save(path)
+    print_result(result.report, *files, as_json=as_json, width=24)
 
 
 def psf_grid(
@@ -97,8 +101,7 @@ def psf_grid(
     method: MethodOption = "wave",
     scale: ScaleOption = "linear",
     decades: Annotated[float, typer.Option(help="What a log scale spans.", min=1.0, max=12.0)] = 4.0,
-    plot: FigureOption = None,
-    out: Annotated[Path | None, "Write all PSFs to an .npz file."] = None,
+    out: NumbersOrFigures = None,
 ) -> None:
     """Draw PSFs of a lens over field (columns) and depth (rows)."""
     import numpy as np
@@ -108,18 +111,21 @@ def psf_grid(
 
     heights = numbers("--fields", fields, HEIGHTS)
     depths = None if depths_m is None else numbers("--depths-m", depths_m, METRES)
-    if plot is None and out is None:
-        raise DefocusError("nothing to write: give --plot FILE.png or --out FILE.npz")
-    check_outputs((plot, "figure"), (out, ".npz"), inputs=[use.lens])
+    if not out:
+        raise DefocusError("nothing to write: give --out FILE.png or --out FILE.npz")
+    check_outputs(*((path, NPZ) for path in out), inputs=[use.lens])
     with status_line(COMPUTING) as bar:
         camera = use.camera()
         grid = compute_psf_grid(
             camera, fields=heights, depths_m=depths, size=size, bands=bands, method=method,
             progress=bar.counter("computing PSFs", len(heights) * len(depths or range(3))),
         )  # fmt: skip
-    if out is not None:
+    for path in out:
+        if path.suffix.lower() != ".npz":
+            save(draw_psf_grid(grid, scale=scale, decades=decades), path)
+            continue
         report = {"lens": camera.lens.name, "focus_m": camera.focus_m, "method": method, "tiles": grid.reports}
-        with writing_file(out) as file:
+        with writing_file(path) as file:
             np.savez_compressed(
                 file,
                 psf=grid.psf,
@@ -130,9 +136,7 @@ def psf_grid(
                 pixel_um=camera.pixel_um,
                 report=json_text(report),
             )
-    if plot is not None:
-        save(draw_psf_grid(grid, scale=scale, decades=decades), plot)
-    print_files(out, plot)
+    print_files(*out)
     for depth, row in zip(grid.depths_m, grid.reports, strict=True):
         for field, report in zip(grid.fields, row, strict=True):
             if report["status"] != "ok":
@@ -143,7 +147,7 @@ def psf_gallery(
     lenses: Annotated[
         list[str], typer.Argument(metavar="LENS...", help="Built-in names or lens files; LENS@STATE selects a state.")
     ],
-    plot: Plot,
+    out: FigureOption,
     depth_m: Annotated[float, "Depth of the points in metres; inf is allowed."] = math.inf,
     focus_m: Annotated[float, "Focus distance of all lenses in metres; inf is allowed."] = math.inf,
     f_number: Annotated[float | None, "Stop all lenses down."] = None,
@@ -158,15 +162,15 @@ def psf_gallery(
     from ..draw import compute_psf_gallery, draw_psf_gallery, save
 
     heights = numbers("--fields", fields, HEIGHTS)
-    check_outputs((plot, "figure"), inputs=lenses)
+    check_outputs((out, "figure"), inputs=lenses)
     with status_line(COMPUTING) as bar:
         cameras = [make_camera(lens, focus_m=focus_m, f_number=f_number, pixel_um=pixel_um) for lens in lenses]
         gallery = compute_psf_gallery(
             cameras, depth_m, fields=heights, size=size, bands=bands, method=method,
             progress=bar.counter("computing PSFs", len(heights) * len(cameras)),
         )  # fmt: skip
-    save(draw_psf_gallery(gallery, scale=scale), plot)
-    print_files(plot)
+    save(draw_psf_gallery(gallery, scale=scale), out)
+    print_files(out)
     for note in gallery.notes:
         typer.echo(f"note: {note}", err=True)
 
@@ -184,27 +188,31 @@ def psf_compare(
     ] = None,
     sensor_shift_mm: Annotated[float, "How far the exported image plane stands behind the lens file's."] = 0.0,
     method: MethodOption = "wave",
-    out: Annotated[Path | None, "Write the table: .csv."] = None,
-    plot: FigureOption = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option("--out", help="The table, .csv, or the figure, .png, .svg or .pdf; can be repeated."),
+    ] = None,
 ) -> None:
     """Compare PSFs with those that Zemax exported."""
     from ..draw import compare_with_zemax, draw_zemax_comparison, save
     from ..files.stores import write_file
 
-    check_outputs((plot, "figure"), (out, ".csv"), inputs=[lens])
+    files = out or []
+    check_outputs(*((path, "figure or .csv") for path in files), inputs=[lens])
     with status_line(COMPUTING):
         comparisons = compare_with_zemax(
             folder, lens=lens, depth_m=depth_m, sensor_shift_mm=sensor_shift_mm, method=method
         )
     rows = [comparison.row for comparison in comparisons]
-    if out is not None:
+    for path in files:
+        if path.suffix.lower() != ".csv":
+            save(draw_zemax_comparison(comparisons, method), path)
+            continue
         table = io.StringIO()
         writer = csv.DictWriter(table, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-        write_file(out, table.getvalue().encode())
-    if plot is not None:
-        save(draw_zemax_comparison(comparisons, method), plot)
+        write_file(path, table.getvalue().encode())
     typer.echo("relative L1  blurred  correlation  PSF")
     for row in rows:
         if row["status"] == "ok":
@@ -214,14 +222,14 @@ def psf_compare(
             typer.echo(f"{numbers_text}  {row['file']}")
         else:
             typer.echo(f"note: {row['file']}: {row['status']}", err=True)
-    print_files(out, plot)
+    print_files(*files)
 
 
 @dataclass(frozen=True)
 class FieldsOptions:
     """A drawing of several fields."""
 
-    plot: Plot
+    out: FigureOption
     depth_m: Annotated[float, "Depth of the points in metres; inf is allowed."] = math.inf
     fields: Fields = FIELDS
     wavelength_nm: Annotated[float, typer.Option(help="Wavelength in nm.", min=200.0, max=2500.0)] = D_LINE_NM
@@ -231,12 +239,12 @@ class FieldsOptions:
         from ..draw import save
 
         heights = numbers("--fields", self.fields, HEIGHTS)
-        check_outputs((self.plot, "figure"), inputs=[use.lens])
+        check_outputs((self.out, "figure"), inputs=[use.lens])
         points: dict[str, Any] = {"depth_m": self.depth_m, "fields": heights, "wavelength_nm": self.wavelength_nm}
         with status_line("tracing rays; the first time compiles"):
             figure = function(use.camera(), **points, **options)
-            save(figure, self.plot)
-        print_files(self.plot)
+            save(figure, self.out)
+        print_files(self.out)
 
 
 def wavefront(
@@ -259,10 +267,10 @@ def pupils(use: LensOptions, over: FieldsOptions) -> None:
 
 def through_focus(
     use: CameraOptions,
-    plot: Plot,
+    out: FigureOption,
     depths_m: Annotated[str | None, "Depths of the point in metres, such as 1,2,inf."] = None,
     shifts_mm: Annotated[str | None, "Or places of the sensor behind its focus in mm, such as -0.1,0,0.1."] = None,
-    field: FieldOption = (0, 0),
+    field: FieldOption = "0,0",
     size: TileSize = None,
     bands: BandsOption = "rgb",
     method: MethodOption = "wave",
@@ -278,10 +286,9 @@ def through_focus(
         if shifts_mm is not None
         else {"depths_m": numbers("--depths-m", depths_m or "", METRES)}
     )
-    check_outputs((plot, "figure"), inputs=[use.lens])
-    point = (float(field[0]), float(field[1]))
+    check_outputs((out, "figure"), inputs=[use.lens])
     with status_line(COMPUTING) as bar:
         progress = bar.counter("computing PSFs", sum(map(len, places.values())))
-        options: dict[str, Any] = {"field": point, "size": size, "bands": bands, "method": method}
-        save(draw_through_focus(use.camera(), scale=scale, progress=progress, **options, **places), plot)
-    print_files(plot)
+        options: dict[str, Any] = {"field": point(field), "size": size, "bands": bands, "method": method}
+        save(draw_through_focus(use.camera(), scale=scale, progress=progress, **options, **places), out)
+    print_files(out)

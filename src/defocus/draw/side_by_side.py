@@ -16,7 +16,9 @@ from matplotlib.ticker import FuncFormatter
 from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import DefocusError
-from ..files.stores import check_output, writing_file
+from ..files.exif import Metadata, srgb_profile
+from ..files.pictures import KINDS, PICTURES, encoded
+from ..files.stores import check_output, write_file, writing_file
 from ..render.photograph import Photograph
 from . import style
 from .sheet import MARGIN, Sheet, frame, show_picture
@@ -29,7 +31,6 @@ CROP_COLOURS = (style.YELLOW, style.SKY, style.PURPLE, style.GREEN)
 SAMPLE, SAMPLE_EDGE, SAMPLE_GAP, SAMPLE_BETWEEN, CAPTION = 1.5, 0.2, 0.025, 0.2, 0.24  # inches
 DEPTH_WIDTH = 9.6  # inches
 DEPTH_PER_CENT = (1.0, 99.0)  # of the inverse depths that span the colours
-STRIPS = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 STRIP_GAP_PX = 6
 
 Photo = Shaped[np.ndarray, "rows cols 3"]
@@ -143,21 +144,29 @@ def draw_depth(srgb: Photo, depth_m: Float[np.ndarray, "rows cols"], name: str, 
 
 def check_sweep_path(path: Path) -> None:
     """Refuse a name that no focus sweep can be written to."""
-    check_output(path, (".gif", *STRIPS))
+    check_output(path, (".gif", *PICTURES))
 
 
 def write_sweep(
-    path: Path, pictures: Sequence[Float[np.ndarray, "rows cols 3"]], captions: Sequence[str], *, seconds: float = 0.6
+    path: Path,
+    pictures: Sequence[Float[np.ndarray, "rows cols 3"]],
+    captions: Sequence[str],
+    metadata: Metadata | None = None,
+    *,
+    seconds: float = 0.6,
 ) -> None:
-    """Write pictures of equal size (display values 0..1) as a strip or, as a GIF, one after the other and back."""
+    """Write pictures of equal size (display values 0..1) as a strip or, as a GIF, one after the other and back.
+
+    A strip carries the metadata, without any those of sRGB; a GIF has no place for them.
+    """
     frames = [_captioned(picture, text) for picture, text in zip(pictures, captions, strict=True)]
     width, height = frames[0].size
     strip = Image.new("RGB", (len(frames) * (width + STRIP_GAP_PX) - STRIP_GAP_PX, height), "white")
     for number, image in enumerate(frames):
         strip.paste(image, (number * (width + STRIP_GAP_PX), 0))
     if path.suffix.lower() != ".gif":
-        with writing_file(path) as file:
-            strip.save(file, Image.registered_extensions()[path.suffix.lower()])
+        metadata = metadata or Metadata(profile=srgb_profile())
+        write_file(path, encoded(np.asarray(strip), KINDS[path.suffix.lower()], metadata)[0])
         return
     # One palette for all, or still parts of the picture would flicker.
     palette = strip.quantize(256, method=Image.Quantize.MEDIANCUT)

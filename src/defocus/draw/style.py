@@ -85,9 +85,9 @@ def look() -> Iterator[None]:
         yield
 
 
-def check_figure_path(path: str | Path) -> Path:
-    """The path, if `save` can write it; an error that says what is wrong with suffix or folder otherwise."""
-    return check_output(path, tuple(_METADATA))
+def check_figure_path(path: str | Path, *others: str) -> Path:
+    """The path, if `save` can write it, or its ending is one of the `others`; an error says what is wrong otherwise."""
+    return check_output(path, (*others, *_METADATA))
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -5,20 +5,22 @@ EXIF data are one block in the layout of a TIFF file. Of a JPEG or PNG it is kep
 camera makers, which hold offsets of their own, stay readable, and four numbers in it are written over: the orientation
 becomes 1 (our pixels are upright), width and height are those of the pixels, and the preview, which shows the
 photograph as it was, is cut off. A TIFF file is such a block itself; its descriptive entries are written as a new one.
-Of a RAW file the entries that we read become a new block.
+Of a RAW file the entries that we read become a new block. A photograph through a simulated lens has that lens's entries
+in a new block, without the notes of the camera's maker, which would tell of another lens.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, TiffImagePlugin
+from PIL import Image, ImageCms, TiffImagePlugin
 
 from ..errors import MissingPackageError, PhotoError
 
@@ -28,6 +30,10 @@ _ORIENTATION, _WIDTH, _HEIGHT, _INTEROP_PART = 0x0112, 0xA002, 0xA003, 0xA005
 # Description, make, model, resolution and its unit, software, date, artist, host, copyright.
 _DESCRIPTIVE = (0x010E, 0x010F, 0x0110, 0x011A, 0x011B, 0x0128, 0x0131, 0x0132, 0x013B, 0x013C, 0x8298)
 _SHORT, _LONG, _IFD = 3, 4, 13  # types of entries
+_SOFTWARE, _F_NUMBER, _DISTANCE, _FOCAL_LENGTH, _COLOURS, _LENS = 0x0131, 0x829D, 0x9206, 0x920A, 0xA001, 0xA434
+# Of another lens: aperture and its largest, notes of the maker, focal length on film, the lens's range, maker, number.
+_OF_OTHER_LENS = {0x9202, 0x9205, 0x927C, 0xA405, 0xA432, 0xA433, 0xA435}
+_INFINITY = 0xFFFFFFFF  # as a distance
 
 logging.getLogger("exifread").addHandler(logging.NullHandler())  # it warns of every format it does not know
 
@@ -116,6 +122,14 @@ class Metadata:
     notes: tuple[str, ...] = ()
 
 
+@functools.cache
+def srgb_profile() -> bytes:
+    """The ICC profile of sRGB, with a fixed date: the same bytes every time."""
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    struct.pack_into(">6H", profile, 24, 2000, 1, 1, 0, 0, 0)
+    return bytes(profile)
+
+
 def read_metadata(path: str | Path, size: tuple[int, int]) -> Metadata:
     """Metadata of a PNG, JPEG or TIFF file, for a copy of `size` = (width, height) upright pixels."""
     notes = []
@@ -180,6 +194,11 @@ def _write_over(data: bytearray, order: str, entries: dict[int, tuple[int, int]]
 
 def _tiff_block(tags: Image.Exif) -> bytes | None:
     """New block of the descriptive entries of a TIFF file and of its EXIF and GPS parts."""
+    return _block_bytes(_descriptive(tags))
+
+
+def _descriptive(tags: Image.Exif) -> Image.Exif:
+    """The descriptive entries alone, with the EXIF and GPS parts."""
     block = Image.Exif()
     for tag in _DESCRIPTIVE:
         if tag in tags:
@@ -188,11 +207,27 @@ def _tiff_block(tags: Image.Exif) -> bytes | None:
         inner = {tag: value for tag, value in tags.get_ifd(part).items() if tag != _INTEROP_PART}
         if inner:
             block[part] = inner
-    return _block_bytes(block)
+    return block
+
+
+def through_lens(
+    metadata: Metadata, software: str, lens: str, focal_mm: float, f_number: float, focus_m: float | None = None
+) -> Metadata:
+    """The metadata in sRGB of a photograph that a simulated lens took instead of the camera's; `focus_m` may be inf."""
+    tags = Image.Exif()
+    if metadata.exif is not None:
+        tags.load(metadata.exif)
+    block = _descriptive(tags)
+    inner = {tag: value for tag, value in block.get(EXIF_PART, {}).items() if tag not in _OF_OTHER_LENS | {_DISTANCE}}
+    inner |= {_F_NUMBER: _rational(f_number), _FOCAL_LENGTH: _rational(focal_mm), _COLOURS: 1, _LENS: lens}
+    if focus_m is not None:
+        inner[_DISTANCE] = _rational(focus_m) if math.isfinite(focus_m) else TiffImagePlugin.IFDRational(_INFINITY, 1)
+    block[EXIF_PART], block[_SOFTWARE] = inner, software
+    return replace(metadata, exif=_block_bytes(block), profile=srgb_profile())
 
 
 def metadata_of(exif: Exif) -> Metadata:
-    """Metadata for a copy of a RAW file: a new block of the numbers that we read."""
+    """Metadata for a copy of a RAW file in sRGB: a new block of the numbers that we read."""
     block = Image.Exif()
     inner: dict[int, Any] = {}
     for tag, text in ((0x010F, exif.make), (0x0110, exif.model)):
@@ -200,7 +235,7 @@ def metadata_of(exif: Exif) -> Metadata:
             block[tag] = text
     for tag, number in ((0x829A, exif.exposure_s), (0x829D, exif.f_number), (0x920A, exif.focal_mm)):
         if number is not None:
-            inner[tag] = TiffImagePlugin.IFDRational(Fraction(number).limit_denominator(1_000_000))
+            inner[tag] = _rational(number)
     for tag, number in ((0x8827, exif.iso), (0xA405, exif.focal_35mm)):
         if number is not None and round(number) <= 0xFFFF:
             inner[tag] = round(number)
@@ -208,7 +243,11 @@ def metadata_of(exif: Exif) -> Metadata:
         inner[0xA434] = exif.lens
     if inner:
         block[EXIF_PART] = inner
-    return Metadata(_block_bytes(block))
+    return Metadata(_block_bytes(block), srgb_profile())
+
+
+def _rational(number: float) -> TiffImagePlugin.IFDRational:
+    return TiffImagePlugin.IFDRational(Fraction(number).limit_denominator(10_000))
 
 
 def _block_bytes(block: Image.Exif) -> bytes | None:

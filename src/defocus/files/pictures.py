@@ -23,7 +23,7 @@ from PIL import Image, ImageCms, TiffImagePlugin, UnidentifiedImageError
 
 from ..errors import DatasetError, FileError, MissingPackageError, PhotoError, UnsupportedPhotoError
 from ..srgb import check_floats
-from .exif import EXIF_PART, GPS_PART, HEAD, Exif, Metadata, read_exif
+from .exif import EXIF_PART, GPS_PART, HEAD, Exif, Metadata, read_exif, srgb_profile
 from .png import check_pixels, decode_png16, png_bits, png_bytes, png_size
 from .stores import check_output, write_file, writing_file
 
@@ -311,14 +311,22 @@ def check_picture_path(path: str | Path, *, linear: bool = True, bits: int = 8) 
     return path
 
 
-def write_picture(path: str | Path, display: Shaped[np.ndarray, "h w 3"], *, bits: int = 8, quality: int = 95) -> None:
-    """Write display values 0..1 as PNG, TIFF (8 or 16 bits) or JPEG (8)."""
+def write_picture(
+    path: str | Path,
+    display: Shaped[np.ndarray, "h w 3"],
+    *,
+    bits: int = 8,
+    quality: int = 95,
+    metadata: Metadata | None = None,
+) -> None:
+    """Write display values 0..1 as PNG, TIFF (8 or 16 bits) or JPEG (8); without `metadata` as those of sRGB."""
     path = check_picture_path(path, linear=False, bits=bits)
     try:
         values = quantise(np.asarray(display), bits)
     except PhotoError as error:
         raise PhotoError(f"{error}; nothing written", file=path) from error
-    write_file(path, encoded(values, KINDS[path.suffix.lower()], quality=quality)[0])
+    metadata = Metadata(profile=srgb_profile()) if metadata is None else metadata
+    write_file(path, encoded(values, KINDS[path.suffix.lower()], metadata, quality=quality)[0])
 
 
 def write_linear(path: str | Path, linear: Shaped[np.ndarray, "h w 3"], **extra: Any) -> None:

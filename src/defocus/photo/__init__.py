@@ -12,7 +12,7 @@ from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colo
 from .light import as_linear_light, draw_saturation, reduced, saturation_mask, synthesise_saturation
 from .noise import Noise, add_noise, draw_noise, estimate_noise
 from .photos import Photo, RawPhoto, RgbPhoto
-from .reading import read_bare_mosaic, read_photo
+from .reading import copied_metadata, read_bare_mosaic, read_photo
 from .response import LINEAR, SRGB, Response, decode, encode, parse_response
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "add_noise",
     "as_linear_light",
     "check_picture_path",
+    "copied_metadata",
     "decode",
     "demosaic",
     "draw_noise",

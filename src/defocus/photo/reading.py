@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import MissingPackageError, PhotoError, UnsupportedPhotoError
-from ..files.exif import Exif, read_exif
+from ..files.exif import Exif, Metadata, metadata_of, read_exif, read_metadata, srgb_profile
 from ..files.pictures import PICTURES, read_picture, turned
 from ..files.png import SIGNATURE
 from ..srgb import from_srgb
@@ -57,6 +57,13 @@ def read_photo(path: str | Path, *, orientation: int | None = None) -> Photo:
         raise PhotoError("too large for the memory of this machine", file=path) from error
     notes = [*notes, "an sRGB file, made linear by the sRGB curve: its camera's response and clipping stay in it"]
     return RgbPhoto(path, linear, exif, tuple(notes))
+
+
+def copied_metadata(photo: Photo, size: tuple[int, int]) -> Metadata:
+    """Metadata for a copy in sRGB of `size` = (width, height): a picture's own EXIF block, a RAW file's numbers."""
+    if isinstance(photo, RgbPhoto) and photo.colour is None:
+        return replace(read_metadata(photo.file, size), profile=srgb_profile())
+    return metadata_of(photo.exif)
 
 
 def read_bare_mosaic(
