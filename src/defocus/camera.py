@@ -44,7 +44,7 @@ from .psf.engine import SIDES, Progress, Psf, PsfBatch, PsfOptions, TracedReques
 from .psf.method import Method
 from .psf.poses import Points
 from .psf.sampling import bucket, window_samples
-from .psf.window import window_for
+from .psf.window import close_up_pitch, window_for
 from .tracing import as_array, check_number, concrete, is_traced, plain_number
 
 if TYPE_CHECKING:
@@ -273,6 +273,18 @@ class Camera(eqx.Module):
             return self._with(pixel_um=filling_pitch(self.image_radius_mm, math.hypot(*pixels)) * 1e3)
         check_number("pixel pitch", pixel_um, "µm", "a positive number", math.inf)
         return self._with(pixel_um=pixel_um)
+
+    def close_up(self, depth_m: Scalar, field: Field = (0.0, 0.0), bands: BandsLike = "rgb") -> Camera:
+        """The camera with pixels so fine that the PSF of a point fills a window of `psf.window.CLOSE_UP` of them.
+
+        As it is where no light arrives.
+        """
+        wavefront = self.wavefronts([depth_m], [field], bands).wavefront
+        if not np.all(wavefront.found):
+            return self
+        airy = 0.61 * float(np.max(wavefront.wavelength)) / float(self.first_order.na)
+        pitch = close_up_pitch(float(np.abs(wavefront.blur).max()), float(np.median(wavefront.core)), airy)
+        return self.with_pixels(pixel_um=pitch * 1e3)
 
     def at(self, name: str, surface: int, value: Scalar) -> Camera:
         """The camera with one number of its lens changed.

@@ -348,6 +348,25 @@ def test_figures_and_photographs_by_other_methods(tmp_path: Path, capsys: pytest
     assert "of the light falls outside 32 pixels" in notes[3]
 
 
+def test_the_default_picture_of_a_psf_is_filled_by_it(tmp_path: Path) -> None:
+    out, figure = tmp_path / "psf.npz", tmp_path / "psf.svg"
+    point = ["--focus-m", "2", "--depth-m", "3", "--field", "0,0.3", "--bands", "d", "--method", "disk"]
+    assert run(["psf", LENS, *point, "--out", str(out), "--out", str(figure)]) == 0
+    with np.load(out) as data:
+        psf, pixel_um = data["psf"][0], float(data["pixel_um"])
+    assert 0.6 * psf.shape[1] < (psf.sum(0) > 1e-3 * psf.sum(0).max()).sum() < psf.shape[1]
+    camera = Camera(load_lens(LENS), focus_m=2.0)
+    for focused in (camera, camera.focused(3.0)):  # in focus what counts is how the lens is corrected
+        fine = focused.close_up(3.0, (0.0, 0.3), "d")
+        blur = np.abs(fine.wavefronts([3.0], [(0.0, 0.3)], "d").wavefront.blur).max() * 1e3 / fine.pixel_um
+        assert 20.0 < blur < 200.0
+    assert pixel_um == pytest.approx(camera.close_up(3.0, (0.0, 0.3), "d").pixel_um)
+    assert run(["psf", LENS, *point, "--size", "32", "--out", str(out)]) == 0
+    with np.load(out) as data:
+        assert float(data["pixel_um"]) == pytest.approx(camera.pixel_um)
+    assert run(["psf", LENS, *point[:-4], "--depth-m", "0.01", "--out", str(out)]) == 2  # nothing has an image there
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [

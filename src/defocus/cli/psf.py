@@ -14,6 +14,7 @@ import typer
 
 from ..errors import DefocusError
 from ..lens.prescription import D_LINE_NM
+from ..psf.window import CLOSE_UP
 from .options import (
     BandsOption,
     CameraOptions,
@@ -60,7 +61,8 @@ def psf(
     field_deg: Annotated[float | None, "Field angle in degrees instead; the image lies upwards."] = None,
     image_height_mm: Annotated[float | None, "Image height in mm instead; it lies upwards."] = None,
     size: Annotated[
-        int | None, typer.Option(help="Pixels across the window; by default room for the blur.", min=1, max=2048)
+        int | None,
+        typer.Option(help="Pixels across the window; with --pixel-um alone, room for the blur.", min=1, max=2048),
     ] = None,
     bands: BandsOption = "rgb",
     method: MethodOption = "wave",
@@ -74,7 +76,11 @@ def psf(
     out: NumbersOrFigures = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute a point spread function of a lens."""
+    """Compute the point spread function of a lens.
+
+    Without --pixel-um and --size, pixels are so fine that it fills a window of 128 of them; with --size alone,
+    1680×1120 pixels fill the lens's image.
+    """
     files = out or []
     check_outputs(*((path, NPZ) for path in files), inputs=[use.lens])
     place = point(field)
@@ -86,6 +92,8 @@ def psf(
             place = camera.field_of_angle(field_deg)
         elif image_height_mm is not None:
             place = (0.0, image_height_mm / camera.image_radius_mm)
+        if use.pixel_um is None and size is None:
+            camera, size = camera.close_up(depth_m, place, bands), CLOSE_UP
         result = camera.psf(depth_m, place, size, bands, method=method, supersample=supersample, side=half, exact=exact)
         for path in files:
             result.save(path)

@@ -138,10 +138,11 @@ def psf_scale_bar(sheet: Sheet, x: float, y: float, width: float, length_um: flo
 
 @style.look()
 def draw_psf(psf: Psf, title: str | None = None, *, decades: float = DECADES) -> Figure:
-    """A PSF in linear and log scale with sections, encircled energy and report; its lens and method are the title."""
+    """A PSF in linear and log scale with sections, encircled energy and report; its lens is the title, below it stand
+    focus, depth, f-number, field, pixels, bands, and a method other than ours."""
     if title is None:
         lens = psf.report.get("lens")
-        title = "point spread function" if lens is None else f"{lens}: {psf.report.get('method', 'wave')}"
+        title = "point spread function" if lens is None else str(lens)
     x, y = psf.report.get("field", (0.0, 0.0))
     azimuth = math.atan2(y, x) if (x, y) != (0.0, 0.0) else UP  # from the centre of the photograph to the point
     if np.ndim(psf.array) != 3:
@@ -151,7 +152,9 @@ def draw_psf(psf: Psf, title: str | None = None, *, decades: float = DECADES) ->
     count, rows, columns = psf.array.shape
     names = ", ".join(psf.bands.names) if count <= 4 else f"{count} bands"
     sheet = Sheet(WIDTH, HEIGHT)
-    sheet.title(title, f"{_point_text(psf)}{rows} × {columns} pixels of {psf.pixel_um:.3g} µm · {names}")
+    method = psf.report.get("method", "wave")
+    other = "" if method == "wave" else f" · method {method}"
+    sheet.title(title, f"{_point_text(psf)}{rows} × {columns} pixels of {psf.pixel_um:.3g} µm · {names}{other}")
     bottom, second = HEIGHT - 0.85 - PICTURE, 0.3 + PICTURE + 0.35
     paint_psf(sheet.axes((0.3, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {})
     psf_scale_bar(sheet, 0.3, bottom - 0.12, PICTURE, columns * psf.pixel_um, psf.pixel_um)

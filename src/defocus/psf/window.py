@@ -17,6 +17,8 @@ SPILL = 0.05  # of the light outside: from here on a larger window is tried
 MOST_SPILL = 0.2  # from here on a PSF does not fit its window
 ROOM_PX = 3.0  # around the circle of confusion, and a fifth of it: aberrations, diffraction
 LARGEST = 512  # pixels across, where nobody sets a limit
+CLOSE_UP = 128  # pixels across of a PSF whose pixels are chosen to show it
+CORES, AIRY_RADII = 5.0, 4.0  # what a close-up shows at most, and at least, about the point
 
 
 def pixels_across(coc_px: float) -> float:
@@ -29,6 +31,14 @@ def window_for(coc_px: float, most_px: int | None = None) -> int:
     width = pixels_across(coc_px)
     window = next((size for size in WINDOWS if size >= width), 32 * math.ceil(width / 32))
     return window if most_px is None else min(window, most_px)
+
+
+def close_up_pitch(reach: float, core: float, airy: float) -> float:
+    """Pixel pitch at which a PSF fills a window of `CLOSE_UP` pixels.
+
+    From how far its rays reach, the radius that holds half of them, and the radius of the Airy disc, all in one unit.
+    """
+    return 2.0 * max(min(1.15 * reach, CORES * core), AIRY_RADII * airy) / CLOSE_UP
 
 
 def larger_window(window: int, most_px: int) -> int | None:
