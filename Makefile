@@ -1,4 +1,4 @@
-# The two commands of the README: `make demo` and `make test`. Each sets up its own environment first.
+# The commands of the README: `make demo`, `make test`, `make docs`. Each sets up its own environment first.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -14,6 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 demo: $(BASE)
 	$(BIN)/defocus demo --out demo
+	@echo "'source $(BIN)/activate' makes defocus a command of this shell"
 
 # The checks run beside the tests.
 test: $(READY)

@@ -190,7 +190,8 @@ def demo(
     show_summary(summary)
     with status_line("writing the page"):
         page = write_report(out)
-    typer.echo(f"look at {page} and {out / 'sample.png'}")
+    typer.echo(f"look at {page.resolve().as_uri()} and {out / 'sample.png'}")
+    typer.echo("next: defocus blur scene:portrait --lens canon-rf-85-f1.2 --out portrait.png")
     if show:
         import webbrowser
 
