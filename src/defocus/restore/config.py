@@ -42,6 +42,7 @@ Folders = tuple[Annotated[str, AfterValidator(_resolved)], ...]  # folders, or a
 Positive = Annotated[float, Field(gt=0)]
 Part = Annotated[float, Field(ge=0, lt=1)]  # of all steps, and the like
 Milestone = Annotated[float, Field(gt=0, lt=1)]
+Quality = Annotated[float, Field(ge=1, le=100)]
 
 
 class _Table(BaseModel):
@@ -89,6 +90,20 @@ class Data(_Table):
         if self.kind == "pairs" and self.plan is not None:
             raise ValueError('plan is for kind = "synthesis"')
         return self
+
+
+class Degradation(_Table):
+    """What is added to inputs on their way into the network: parts of all pairs, and how strong."""
+
+    sharp: Part = 0.0  # inputs that are the target itself
+    noise: Part = 0.0  # inputs with the noise of a camera more
+    jpeg: Part = 0.0  # inputs that went through JPEG
+    jpeg_quality: Annotated[tuple[Quality, Quality], AfterValidator(_ascending)] = (50.0, 97.0)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is added."""
+        return max(self.sharp, self.noise, self.jpeg) > 0.0
 
 
 class Optimizer(_Table):
@@ -185,6 +200,7 @@ class TrainConfig(_Table):
     model: Model
     loss: LossTerms = LossTerms()
     data: Data = Data()
+    degrade: Degradation = Degradation()
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
     progressive: tuple[TrainStage, ...] = ()
@@ -276,16 +292,16 @@ class TrainConfig(_Table):
 
     def decisive(self) -> dict[str, Any]:
         """What decides the weights and the curve, as JSON."""
-        return self.model_dump(
-            mode="json",
-            exclude={
-                "name": True,
-                "save": True,
-                "data": {"workers", "prefetch", "cache", "kept"},
-                "logs": {"kinds"},
-                "validation": {"images", "batch"},
-            },
-        )
+        exclude: dict[str, Any] = {
+            "name": True,
+            "save": True,
+            "data": {"workers", "prefetch", "cache", "kept"},
+            "logs": {"kinds"},
+            "validation": {"images", "batch"},
+        }
+        if not self.degrade.active:  # as before there was any
+            exclude["degrade"] = True
+        return self.model_dump(mode="json", exclude=exclude)
 
 
 def recipe_names() -> list[str]:

@@ -42,6 +42,7 @@ from .data import (
     draw_view,
     stacked,
 )
+from .degradations import degraded
 
 Numbers = Int[np.ndarray, "n"]
 
@@ -194,7 +195,7 @@ class TrainLoader(Dataset[Any]):
     def batches(self, first: int) -> Generator[Batch, None, None]:
         """The parts of all steps from `first` on, as display values on the device."""
         data, steps = self._config.data, range(first, self._config.steps)
-        places = ((step, part) for step in steps for part in range(self._config.stage_at(step).parts))
+        places = [(step, part) for step in steps for part in range(self._config.stage_at(step).parts)]
         workers = 0 if data.cache == "device" else data.workers
         # Workers live as long as the training. "spawn": JAX does not survive a fork, nor do threads that hold a lock.
         options: dict[str, Any] = {"multiprocessing_context": "spawn", "prefetch_factor": data.prefetch}
@@ -207,11 +208,11 @@ class TrainLoader(Dataset[Any]):
             **(options if workers else {}),
         )
         try:
-            for batch in loader:
+            for place, batch in zip(places, loader, strict=True):
                 if isinstance(batch, DefocusError):
                     raise batch
                 blurred, sharp = (as_display(values.to(self._device, non_blocking=True)) for values in batch)
-                yield blurred, sharp
+                yield degraded((blurred, sharp), self._config.degrade, self._config.seed, *place, self._share[0])
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise

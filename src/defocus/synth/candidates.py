@@ -146,9 +146,10 @@ def _recipe(plan: Plan, split: SplitName, sharp: Sharp, choice: LensChoice, patc
     row, distance = _lens_and_focus(plan, name, filled(choice.table), patch, blurred)
     lens, camera = choice.lenses[row], filled(choice.cameras[row]).focused(distance)
     coc = camera.circle_of_confusion_px(np.array(rendered))
-    room = layer_room(plan, coc)
+    surfaces = 0 if sharp.stack is None else len(sharp.stack.opacity)
+    room = layer_room(plan, coc, surfaces)
     for other in patch.stack_m:  # rejects what could not be rendered later
-        layer_room(plan, camera.focused(other).circle_of_confusion_px(np.array(rendered)))
+        layer_room(plan, camera.focused(other).circle_of_confusion_px(np.array(rendered)), surfaces)
     random = generator(*name, "field")
     radius, turn = plan.psf.field_radius * math.sqrt(random.random()), random.uniform(0.0, 2.0 * math.pi)
     random = generator(*name, "sensor")
@@ -173,7 +174,7 @@ def _recipe(plan: Plan, split: SplitName, sharp: Sharp, choice: LensChoice, patc
         depth_m=depths,
         coc_px=(float(coc.min()), float(coc.max())),
         layers=room,
-        saturation=power if plan.sensor.isp else 0.0,
+        saturation=power if plan.sensor.isp and sharp.stack is None else 0.0,  # composed scenes have their own
         noise=(shot, read) if plan.sensor.isp else (0.0, 0.0),
         single_m=single_m,
         stack_m=patch.stack_m,
@@ -181,9 +182,12 @@ def _recipe(plan: Plan, split: SplitName, sharp: Sharp, choice: LensChoice, patc
     )
 
 
-def layer_room(plan: Plan, coc_px: np.ndarray) -> int:
-    """How many layers a patch has room for whose blur radii lie between two. Raises `DefocusError` for too many."""
-    needed = math.ceil(abs(float(coc_px[1] - coc_px[0])) / plan.depth.step_px) + 2
+def layer_room(plan: Plan, coc_px: np.ndarray, surfaces: int = 0) -> int:
+    """How many layers a patch has room for whose blur radii lie between two. Raises `DefocusError` for too many.
+
+    Each of the `surfaces` of a composed scene has layers of its own.
+    """
+    needed = math.ceil(abs(float(coc_px[1] - coc_px[0])) / plan.depth.step_px) + 2 + 2 * surfaces
     room = next((n for n in LAYER_ROOM if n >= needed), None)
     if room is None:
         raise DefocusError(f"{needed} layers of {plan.depth.step_px:g} px are more than {LAYER_ROOM[-1]}")

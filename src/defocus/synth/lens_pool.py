@@ -31,6 +31,7 @@ from ..psf.sampling import paper_bound
 from ..survey.criteria import Criteria, judge
 from ..survey.lens_folder import lens_files
 from ..survey.measurement import measure
+from .lens_families import lens_families
 from .plan import Plan, SplitName
 
 PAPER_FACTOR = 4.0  # samples that the paper's filter takes for each of its N_inf
@@ -91,7 +92,15 @@ def find_lenses(plan: Plan, progress: Callable[[int, int], None] | None = None) 
     if not pool:
         examples = "; ".join(f"{name}: {reason}" for name, reason in rejected[:3])
         raise PlanError(f"lenses: all {len(rejected)} were rejected, the first: {examples}")
-    return LensPool(pool, tuple(rejected), divide(plan, sorted(pool), "lenses"))
+    families: dict[str, str] = {}
+    if plan.lenses.families:
+        numbers = {name: _focal_and_f_number(one.camera) for name, one in pool.items()}
+        families = lens_families({name: lenses[name] for name in pool}, numbers)
+    return LensPool(pool, tuple(rejected), divide(plan, sorted(pool), "lenses", families=families))
+
+
+def _focal_and_f_number(camera: Camera) -> tuple[float, float]:
+    return float(camera.first_order.focal_length), float(camera.first_order.f_number)
 
 
 def load_pool_lens(plan: Plan, name: str) -> PoolLens:
@@ -201,14 +210,17 @@ def divide(
     names: list[str],
     what: Literal["lenses", "images"],
     settled: Mapping[str, SplitName] | None = None,
+    families: Mapping[str, str] | None = None,
 ) -> dict[SplitName, tuple[str, ...]]:
     """Names for each split that has pairs, none in two: one seeded permutation, sliced; or as the plan names them.
 
-    Lenses that differ after an @, in their state, go together. What is `settled` keeps its split unless the plan names
-    its own.
+    Lenses that differ after an @, in their state, go together, and those of one of the `families`. What is `settled`
+    keeps its split unless the plan names its own.
     """
 
     def group_of(name: str) -> str:
+        if families:
+            return families[name]
         return name.partition("@")[0] if what == "lenses" else name
 
     patterns = {split: getattr(plan.split(split), what) for split in plan.splits}

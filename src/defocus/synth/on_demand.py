@@ -74,6 +74,8 @@ class OnDemandPairs:
             if source.photo is not None and source.depth is not None:
                 photo, depth = source.photo.stat().st_size, source.depth.stat().st_size
                 lines.append(f"{source.name} {photo} {source.depth.name} {depth}")
+            elif source.textures:
+                lines.append(" ".join([source.name, *(f"{p.name} {p.stat().st_size}" for p in source.textures)]))
         if self.plan.lenses.folders:
             lines += [f"{name} {lens.sha256}" for name, lens in self.lenses.items()]
         return lines

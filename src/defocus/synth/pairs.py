@@ -28,11 +28,13 @@ from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
 from ..render.composite import render_far_to_near, render_layers
 from ..render.distortion import patch_shifts
+from ..render.stack_composite import composite_stack
 from ..scene.layers import Layers, quantise
+from ..scene.surface_stack import StackLayers, SurfaceStack, quantise_stack
 from .candidates import layer_room
 from .layer_psfs import LayerBlur, PatchPsfs, find_layer_psfs, find_offsets
 from .lens_pool import PoolLens
-from .patches import Place, cut_patch, cut_twice, depth_pixels, patch_coordinates
+from .patches import Place, cut_patch, cut_stack, cut_twice, depth_pixels, patch_coordinates
 from .plan import Labels, Plan
 from .recipe import Recipe
 from .sources import Sharp
@@ -156,7 +158,7 @@ def _add_stacks(
     for number in range(max((len(pair.recipe.stack_m) for pair in pairs), default=0)):
         role = stack_role(number)
         whole = [pair for pair in pairs if not pair.refusal]
-        recipes = [_refocused(plan, pair.recipe, lenses[pair.recipe.lens], number) for pair in whole]
+        recipes = [_refocused(plan, p.recipe, lenses[p.recipe.lens], sharps[p.recipe.source], number) for p in whole]
         for pair, member in zip(whole, make_pairs(plain, recipes, sharps, lenses, watch), strict=True):
             pair.refusal = member.refusal
             if not member.refusal:
@@ -166,7 +168,7 @@ def _add_stacks(
                 pair.record.setdefault("stack", []).append(facts)
 
 
-def _refocused(plan: Plan, recipe: Recipe, lens: PoolLens, number: int) -> Recipe:
+def _refocused(plan: Plan, recipe: Recipe, lens: PoolLens, sharp: Sharp, number: int) -> Recipe:
     """The recipe of one picture of a pair's focal stack."""
     focus_m, role = recipe.stack_m[number], stack_role(number)
     coc = lens.camera_for(recipe.pixel_um, focus_m).circle_of_confusion_px(np.array(recipe.rendered_m))
@@ -176,7 +178,7 @@ def _refocused(plan: Plan, recipe: Recipe, lens: PoolLens, number: int) -> Recip
         seed=seed_for(recipe.seed, role),
         focus_m=focus_m,
         coc_px=(float(coc.min()), float(coc.max())),
-        layers=layer_room(plan, coc),
+        layers=layer_room(plan, coc, 0 if sharp.stack is None else len(sharp.stack.opacity)),
         stack_m=(),
     )
 
@@ -231,26 +233,34 @@ class PatchBatch:
     drafts: Sequence[_Draft]
     linear: Float[Array, "batch rows cols 3"]
     coc: Float[Array, "batch rows cols"]
-    layers: Layers
+    layers: Layers | StackLayers
+    stack: SurfaceStack | None  # of composed scenes: what is blurred in place of `linear`
     target: Float[Array, "batch rows cols 3"]  # what a lens without blur and offset would show
     colour: SensorColour
 
 
 def _batched(plan: Plan, drafts: Sequence[_Draft]) -> list[PatchBatch]:
-    """Patches with room for equally many layers together."""
+    """Patches with room for equally many layers together; those of composed scenes by themselves."""
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
     photographs = {draft.sharp.name: draft.sharp for draft in drafts}
-    light_of = {name: jax.device_put((sharp.linear, sharp.depth_m)) for name, sharp in photographs.items()}
+    light_of = {name: jax.device_put((s.linear, s.depth_m, s.stack)) for name, s in photographs.items()}
+
+    def kind(draft: _Draft) -> tuple[bool, int]:
+        return draft.sharp.stack is not None, draft.recipe.layers
+
     batches = []
-    for room in sorted({draft.recipe.layers for draft in drafts}):
-        group = [draft for draft in drafts if draft.recipe.layers == room]
+    for own in sorted({kind(draft) for draft in drafts}):
+        group = [draft for draft in drafts if kind(draft) == own]
         parts = (group[start : start + at_once] for start in range(0, len(group), at_once))
         batches += [_prepare(plan, part, light_of, at_once) for part in parts]
     return batches
 
 
 def _prepare(
-    plan: Plan, drafts: Sequence[_Draft], light_of: dict[str, tuple[Array, Array]], at_once: int
+    plan: Plan,
+    drafts: Sequence[_Draft],
+    light_of: dict[str, tuple[Array, Array, SurfaceStack | None]],
+    at_once: int,
 ) -> PatchBatch:
     """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
     padded = _padded(drafts, at_once)
@@ -261,7 +271,7 @@ def _prepare(
     moved = Place.batch(placements, shifts)
     cuts = [
         cut_twice(
-            *light_of[draft.sharp.name],
+            *light_of[draft.sharp.name][:2],
             (moved.row(k), straight.row(k)),
             size=plan.patch.size,
             smaller=draft.recipe.scale < 1.0,
@@ -274,12 +284,20 @@ def _prepare(
     single = None
     if plan.depth.mode == "single":
         single = np.array([draft.recipe.single_m for draft in padded], np.float32)
-    linear, coc, layers, target = _layered(
-        light, depth, target, paraxial, power, single, plan_response(plan), room=drafts[0].recipe.layers,
-        step=plan.depth.step_px, display=not plan.sensor.isp,
-    )  # fmt: skip
+    options = {"room": drafts[0].recipe.layers, "step": plan.depth.step_px, "display": not plan.sensor.isp}
+    response = plan_response(plan)
+    linear, coc, layers, target = _layered(light, depth, target, paraxial, power, single, response, **options)
     colour = stack_colours([draft.sharp.colour for draft in padded])
-    return PatchBatch(drafts, linear, coc, layers, target, colour)
+    if drafts[0].sharp.stack is None:
+        return PatchBatch(drafts, linear, coc, layers, None, target, colour)
+    cuts = [
+        cut_stack(light_of[draft.sharp.name][2], moved.row(k), size=plan.patch.size, smaller=draft.recipe.scale < 1.0)
+        for k, draft in enumerate(padded)
+    ]
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *cuts)
+    ends = np.array([draft.recipe.rendered_m for draft in padded], np.float32)
+    stack, stack_layers = _stack_layers(stack, ends, paraxial, response, **options)
+    return PatchBatch(drafts, linear, coc, stack_layers, stack, target, colour)
 
 
 def _padded(drafts: Sequence[_Draft], count: int) -> list[_Draft]:
@@ -289,10 +307,10 @@ def _padded(drafts: Sequence[_Draft], count: int) -> list[_Draft]:
 
 def patch_of(
     plan: Plan, recipe: Recipe, sharp: Sharp, lens: PoolLens
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Layers]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Layers | StackLayers]:
     """Light, depth, blur radii and layers of one recipe, to look at."""
-    light = jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m)
-    _, depth = cut_patch(*light, Place.batch([recipe.placement]).row(0), size=plan.patch.size)
+    light = jax.device_put((sharp.linear, sharp.depth_m, sharp.stack))
+    _, depth = cut_patch(*light[:2], Place.batch([recipe.placement]).row(0), size=plan.patch.size)
     batch = _prepare(plan, _drafts(plan, [recipe], {sharp.name: sharp}, {lens.name: lens}), {sharp.name: light}, 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
@@ -338,11 +356,38 @@ def _layered(
     return jax.vmap(one)(linear, depth_m, target, paraxial, power, single_m)
 
 
+@partial(jax.jit, static_argnames=("room", "step", "display"))
+def _stack_layers(
+    stack: SurfaceStack,
+    ends_m: Float[Array, "batch 2"],
+    paraxial: ParaxialCamera,
+    response: Response,
+    *,
+    room: int,
+    step: float,
+    display: bool,
+) -> tuple[SurfaceStack, StackLayers]:
+    """The surfaces of composed scenes and their layers.
+
+    Surfaces that are hidden in all of a patch may lie beyond its nearest and farthest depth, `ends_m`, for which its
+    lens was chosen: they are taken to these.
+    """
+
+    def one(stack: SurfaceStack, ends: Array, paraxial: ParaxialCamera) -> tuple[SurfaceStack, StackLayers]:
+        depth = jnp.clip(stack.depth_m, ends[0], ends[1])
+        coc = paraxial.circle_of_confusion_px(depth.astype(jnp.float64)).astype(jnp.float32)
+        colour = encode(stack.colour, response) if display else stack.colour
+        layers = quantise_stack(coc, depth, stack.opacity, layers=room, step_px=step)
+        return SurfaceStack(colour, stack.opacity, depth), layers
+
+    return jax.vmap(one)(stack, ends_m, paraxial)
+
+
 def _expose(
     plan: Plan, batch: PatchBatch, psfs: dict[Role, list[PatchPsfs]]
 ) -> tuple[dict[Role, UInt[np.ndarray, "batch rows cols 3"]], Bool[np.ndarray, " batch"]]:
     """The pictures of one batch, through the lens and the sensor and past the lens; and whether all is finite."""
-    at_once = batch.linear.shape[0]
+    at_once = batch.target.shape[0]
     recipes = [draft.recipe for draft in _padded(batch.drafts, at_once)]
     shot, read = (np.array([r.noise[k] for r in recipes], np.float32) for k in (0, 1))
     seeds = np.array([r.seed for r in recipes], np.uint32)
@@ -355,8 +400,8 @@ def _expose(
         padding = (at_once - len(patches), *kernels.shape[1:])
         kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], padding)])
         out[role], ok = _blurred(
-            batch.linear, batch.coc, batch.layers, jnp.asarray(kernels), batch.colour, role_noise(role, shot, read),
-            seeds, number, rule=plan.depth.compositing, **options,
+            batch.linear, batch.coc, batch.layers, batch.stack, jnp.asarray(kernels), batch.colour,
+            role_noise(role, shot, read), seeds, number, rule=plan.depth.compositing, **options,
         )  # fmt: skip
         fine.append(ok)
     out["sharp"] = _sharp(batch.target, batch.colour, **options)
@@ -373,7 +418,8 @@ def role_noise(role: Role, shot: Float[np.ndarray, " batch"], read: Float[np.nda
 def _blurred(
     linear: Float[Array, "batch rows cols 3"],
     coc: Float[Array, "batch rows cols"],
-    layers: Layers,
+    layers: Layers | StackLayers,
+    stack: SurfaceStack | None,
     psfs: Float[Array, "batch layers bands size size"],
     colour: SensorColour,
     noise: Noise,
@@ -386,16 +432,27 @@ def _blurred(
     rule: str,
 ) -> tuple[Array, Array]:
     def one(
-        linear: Array, coc: Array, layers: Layers, psfs: Array, colour: SensorColour, noise: Noise, seed: Array
+        linear: Array,
+        coc: Array,
+        layers: Layers | StackLayers,
+        stack: SurfaceStack | None,
+        psfs: Array,
+        colour: SensorColour,
+        noise: Noise,
+        seed: Array,
     ) -> tuple[Array, Array]:
-        picture = RULES[rule](linear, coc, layers, psfs)
+        if stack is None:
+            picture = RULES[rule](linear, coc, layers, psfs)
+        else:
+            assert isinstance(layers, StackLayers)
+            picture = composite_stack(stack, layers, psfs)
         finite = jnp.isfinite(picture).all()
         if not isp:
             return _whole(picture, bits), finite
         _, developed = expose(picture, colour, response, noise, noise_key(seed, number))
         return _whole(developed, bits), finite
 
-    return _each(one)(linear, coc, layers, psfs, colour, noise, seeds)
+    return _each(one)(linear, coc, layers, stack, psfs, colour, noise, seeds)
 
 
 @partial(jax.jit, static_argnames=("isp", "bits"))

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ..scene.surface_stack import SurfaceStack
 from ..srgb import to_srgb
 from .plan import Augment
 from .recipe import Placement
@@ -100,13 +101,13 @@ def depth_at(depth_m: Float[np.ndarray, "rows cols"], placement: Placement, size
 
 @partial(jax.jit, static_argnames=("size", "smaller"))
 def cut_patch(
-    linear: Float[Array, "rows cols 3"],
+    linear: Float[Array, "rows cols channels"],
     depth_m: Float[Array, "rows cols"],
     place: Place,
     *,
     size: int,
     smaller: bool | None = None,
-) -> tuple[Float[Array, "size size 3"], Float[Array, "size size"]]:
+) -> tuple[Float[Array, "size size channels"], Float[Array, "size size"]]:
     """Light and depth of one patch (`jax.vmap` over places for many).
 
     `smaller` says whether the patch shows the photograph smaller than it is, where that is known beforehand: a GPU
@@ -117,14 +118,14 @@ def cut_patch(
     # A pixel of the patch is wider than one of the photograph by so much; two points have the spread of that width.
     spread = jnp.maximum(1.0 / place.scale - 1.0, 0.0) / math.sqrt(12.0)
 
-    def several(_: None) -> Float[Array, "size size 3"]:
+    def several(_: None) -> Float[Array, "size size channels"]:
         return sum(  # type: ignore[return-value]
             _cubic(linear, *patch_coordinates(place, size, dx * spread, dy * spread))
             for dx in (-1.0, 1.0)
             for dy in (-1.0, 1.0)
         ) / jnp.float32(4.0)
 
-    def once(_: None) -> Float[Array, "size size 3"]:
+    def once(_: None) -> Float[Array, "size size channels"]:
         return _cubic(linear, x, y)
 
     if smaller is None:
@@ -156,6 +157,17 @@ def cut_twice(
     return light, depth, cut_patch(linear, depth_m, places[1], size=size, smaller=smaller)[0]
 
 
+@partial(jax.jit, static_argnames=("size", "smaller"))
+def cut_stack(stack: SurfaceStack, place: Place, *, size: int, smaller: bool) -> SurfaceStack:
+    """The surfaces of a scene in one patch."""
+    maps = jnp.concatenate([stack.colour, stack.opacity[..., None]], axis=-1)
+    light, depth = jax.vmap(lambda own, metres: cut_patch(own, metres, place, size=size, smaller=smaller))(
+        maps, stack.depth_m
+    )
+    # Opacity is not brighter where the exposure is longer.
+    return SurfaceStack(light[..., :3], jnp.clip(light[..., 3] / place.exposure, 0.0, 1.0), depth)
+
+
 def patch_coordinates(
     place: Place, size: int, dx: float | Float[Array, ""] = 0.0, dy: float | Float[Array, ""] = 0.0
 ) -> tuple[Float[Array, "size size"], Float[Array, "size size"]]:
@@ -175,8 +187,8 @@ def _nearest(
 
 
 def _cubic(
-    image: Float[Array, "rows cols 3"], x: Float[Array, "size size"], y: Float[Array, "size size"]
-) -> Float[Array, "size size 3"]:
+    image: Float[Array, "rows cols channels"], x: Float[Array, "size size"], y: Float[Array, "size size"]
+) -> Float[Array, "size size channels"]:
     rows, cols = image.shape[:2]
 
     def taps(v: Float[Array, "size size"], n: int) -> tuple[list[Array], list[Array]]:
@@ -191,7 +203,7 @@ def _cubic(
         return [jnp.clip(first.astype(jnp.int32) + k, 0, n - 1) for k in (-1, 0, 1, 2)], weights
 
     (row, down), (col, right) = taps(y, rows), taps(x, cols)
-    total = jnp.zeros((*x.shape, 3), jnp.float32)
+    total = jnp.zeros((*x.shape, image.shape[-1]), jnp.float32)
     near = []
     for i, (r, wy) in enumerate(zip(row, down, strict=True)):
         for j, (c, wx) in enumerate(zip(col, right, strict=True)):

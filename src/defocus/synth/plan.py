@@ -35,23 +35,27 @@ class PlanPart(BaseModel):
 
 
 class PhotoSource(PlanPart):
-    """Where sharp photographs come from: procedural scenes, or a folder of photographs with their depth."""
+    """Where sharp photographs come from: procedural scenes, a folder of photographs with their depth, or scenes that are
+    composed of photographs without depth."""
 
-    kind: Literal["scenes", "raw", "rgb"] = "scenes"
+    kind: Literal["scenes", "raw", "rgb", "composed"] = "scenes"
     folder: Path | None = None
     depth: str = "{stem}.npz"  # next to the photograph, or a path with {stem} and {folder}
     depth_scale_m: float | None = Field(None, gt=0)  # metres of one unit, for depth as whole numbers (PNG)
     resize_depth: bool = True
     split_folder: Path | None = None  # pictures of the same names in DPDD's train_c, val_c and test_c: their splits
-    count: int = Field(24, ge=1, le=100_000)  # scenes
+    count: int = Field(24, ge=1, le=100_000)  # scenes, and scenes composed of photographs
     names: tuple[str, ...] = ()  # scenes: which ones; empty: all
+    prefilter_px: float = Field(0.0, ge=0, le=2)  # composed: σ of a Gaussian, for photographs that were sharpened
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.kind != "scenes" and self.folder is None:
             raise ValueError(f'kind = "{self.kind}" needs a folder')
         if self.kind == "scenes" and (self.folder is not None or self.split_folder is not None):
-            raise ValueError('kind = "scenes" takes no folder; did you mean kind = "raw" or "rgb"?')
+            raise ValueError('kind = "scenes" takes no folder; did you mean kind = "raw", "rgb" or "composed"?')
+        if self.prefilter_px and self.kind != "composed":
+            raise ValueError(f'prefilter_px is for kind = "composed", not for kind = "{self.kind}"')
         try:
             fields = [field[1:] for field in Formatter().parse(self.depth) if field[1] is not None]
         except ValueError:
@@ -68,6 +72,7 @@ class Lenses(PlanPart):
     folders: tuple[Path, ...] = ()
     only: tuple[str, ...] = ()  # patterns such as "phone-*"; empty: all
     survey: bool = True
+    families: bool = False  # lenses of one patent, or of one maker with equal numbers, go into the same split
     states: Literal["first", "all"] = "first"
     max_f_number: float = Field(8.0, gt=0)
     max_na: float = Field(0.6, gt=0, le=1)
@@ -340,6 +345,12 @@ class Plan(PlanPart):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _hidden_parts(self) -> Self:
+        if self.depth.compositing == "far-to-near" and any(source.kind == "composed" for source in self.sources):
+            raise ValueError('depth.compositing = "far-to-near" fills in what scenes of kind = "composed" have')
+        return self
+
     def __repr__(self) -> str:
         pairs = ", ".join(f"{self.split(name).pairs} {name}" for name in self.splits)
         return f"Plan({self.name!r}, seed {self.seed}: {pairs} pairs)"
@@ -363,9 +374,16 @@ class Plan(PlanPart):
         return self.limits.coc_px if self.limits.coc_px is not None else self.patch.kernel / 4.0
 
     def as_json(self) -> dict[str, Any]:
-        """The whole plan as plain values; without labels as before there were any, so that its fingerprint stays."""
+        """The whole plan as plain values; what it does not use is left out where older versions did not know of it, so
+        that its fingerprint stays."""
         exclude: dict[str, Any] = {} if self.labels.distortion else {"labels": {"distortion"}}
-        return self.model_dump(mode="json", exclude=exclude if self.labels.roles else {"labels"})
+        plain = self.model_dump(mode="json", exclude=exclude if self.labels.roles else {"labels"})
+        if not self.lenses.families:
+            del plain["lenses"]["families"]
+        for source in plain["sources"]:
+            if source["kind"] != "composed":
+                del source["prefilter_px"]
+        return plain
 
     @property
     def fingerprint(self) -> str:

@@ -244,7 +244,7 @@ class Resumption:
         Ones that are gone are left to `_require_same_names`. To plan anew, a file that was changed in its place is a
         reason to forget everything.
         """
-        photos = {source.name: source for group in sources.values() for source in group if source.photo is not None}
+        photos = {source.name: source for group in sources.values() for source in group if source.files}
         sums: dict[tuple[str, str], str] = {}
         for _, _, _, record in self.ledger.items():
             sums |= {(what, record[what]): record[f"{what}_sha256"] for what in ("source", "lens") if what in record}

@@ -1,7 +1,9 @@
 """Sharp photographs with their depth, reduced to the size at which patches are cut.
 
-A source is a RAW file, a picture, or a procedural scene; all become linear sRGB light and metres. Depth is clipped
-to the plan's range. A photograph in portrait format is turned, so that all have the same pixels.
+A source is a RAW file, a picture, a procedural scene, or a scene composed of photographs; all become linear sRGB light
+and metres. Depth is clipped to the plan's range. A photograph in portrait format is turned, so that all have the same
+pixels. Photographs that scenes are composed of are divided among the splits like others, and then the scenes are drawn:
+no photograph is seen in two splits.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -18,10 +21,11 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError, PhotoError, PlanError
-from ..files.pictures import PICTURES, RAW_SUFFIXES
-from ..files.randomness import seed_for
+from ..files.pictures import PICTURES, RAW_SUFFIXES, quantise, read_picture
+from ..files.randomness import generator, seed_for
 from ..photo.isp import SensorColour
 from ..scene.procedural import SCENES
+from ..scene.surface_stack import MOST_SURFACES, SurfaceStack
 from .lens_pool import divide
 from .plan import PhotoSource, Plan, SplitName
 
@@ -41,12 +45,17 @@ class SourceName:
     resize_depth: bool = True
     depth_scale_m: float | None = None
     split: SplitName | None = None  # of DPDD's photographs, their own
+    textures: tuple[Path, ...] = ()  # photographs that a scene is composed of
+    prefilter_px: float = 0.0
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is read for it: the photograph and its depth, or the photographs of a composed scene."""
+        return tuple(file for file in (self.photo, self.depth, *self.textures) if file is not None)
 
     def sha256(self) -> str:
-        """Sum of the bytes of the photograph and its depth, as the records have it."""
-        assert self.photo is not None
-        assert self.depth is not None
-        return hashlib.sha256(self.photo.read_bytes() + self.depth.read_bytes()).hexdigest()
+        """Sum of the bytes of its files, as the records have it."""
+        return hashlib.sha256(b"".join(file.read_bytes() for file in self.files)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ class Sharp:
     colour: SensorColour
     notes: tuple[str, ...]
     without_depth: float = 0.0  # part of the pixels whose depth was filled in
+    stack: SurfaceStack | None = None  # of a composed scene: its surfaces, of numpy
 
     @property
     def diagonal_px(self) -> float:
@@ -71,8 +81,9 @@ class Sharp:
 def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
     """Every photograph of a plan, divided among its splits. Raises `PlanError` for an empty folder or missing depth."""
     by_name: dict[str, SourceName] = {}
+    readers = {"scenes": _scenes, "composed": _composed}
     for number, source in enumerate(plan.sources):
-        for one in _scenes(source, plan, number) if source.kind == "scenes" else _files(source, number):
+        for one in readers[source.kind](source, plan, number) if source.kind in readers else _files(source, number):
             if one.name in by_name:
                 raise PlanError(f"sources.{number}: {one.name} is there twice")
             by_name[one.name] = one
@@ -84,8 +95,11 @@ def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
                 f"sources: {one.name} is named as DPDD's RAW files are, whose test scenes must not be trained on: set "
                 "split_folder to DPDD's pictures (the folder with train_c, val_c and test_c), or name images of splits"
             )
-    division = divide(plan, sorted(by_name), "images", settled)
-    return {split: tuple(by_name[name] for name in names) for split, names in division.items()}
+    composed = {name: one for name, one in by_name.items() if one.textures}
+    others = sorted(name for name in by_name if name not in composed)
+    division = divide(plan, others, "images", settled) if others else dict.fromkeys(plan.splits, ())
+    groups = {split: tuple(by_name[name] for name in names) for split, names in division.items()}
+    return {split: (*own, *(o for o in composed.values() if o.split == split)) for split, own in groups.items()}
 
 
 def find_source(plan: Plan, name: str) -> SourceName:
@@ -98,15 +112,16 @@ def find_source(plan: Plan, name: str) -> SourceName:
 
 def read_source(source: SourceName, plan: Plan) -> Sharp:
     """Read a photograph with its depth, or make a scene; a `DefocusError` names the file."""
-    if source.photo is None:
+    if source.kind == "scenes":
         return _make_scene(source, plan)
     try:
-        return _read_files(source, plan)
+        return _compose(source, plan) if source.textures else _read_files(source, plan)
     except (DefocusError, MemoryError):
         raise
     except Exception as error:  # a reader that did not expect what a damaged file holds
-        reason = f"cannot be read with its depth {source.depth}: {type(error).__name__}: {error}"
-        raise PhotoError(reason, file=source.photo) from error
+        what = f"with its depth {source.depth}" if source.photo else f"for the scene {source.name}"
+        reason = f"cannot be read {what}: {type(error).__name__}: {error}"
+        raise PhotoError(reason, file=source.files[0]) from error
 
 
 class SourceCache:
@@ -143,6 +158,24 @@ def _scenes(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
             raise PlanError(f"sources.{number}.names: no scene {name!r}; known are {', '.join(SCENES)}")
     seeds = [seed_for(plan.seed, "scene", number, k) for k in range(source.count)]
     return [SourceName(f"scene:{names[k % len(names)]}:{seed}", "scenes") for k, seed in enumerate(seeds)]
+
+
+def _composed(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
+    """Scenes for every split, as many for each as it has of the photographs."""
+    assert source.folder is not None
+    if not source.folder.is_dir():
+        raise PlanError(f"sources.{number}.folder: {source.folder} is not a folder")
+    files = {p.relative_to(source.folder).as_posix(): p for p in _pictures(source.folder, PICTURES)}
+    if not files:
+        raise PlanError(f"sources.{number}.folder: no photographs in {source.folder} ({', '.join(PICTURES)})")
+    scenes = []
+    for split, names in divide(plan, sorted(files), "images").items():
+        for k in range(max(1, round(source.count * len(names) / len(files)))):
+            own = generator(plan.seed, "composed", number, split, k).permutation(len(names))[:MOST_SURFACES]
+            textures = tuple(files[names[i]] for i in np.resize(own, MOST_SURFACES))
+            name = f"composed:{number}:{split}:{k}"
+            scenes.append(SourceName(name, "composed", split=split, textures=textures, prefilter_px=source.prefilter_px))
+    return scenes
 
 
 def _files(source: PhotoSource, number: int) -> list[SourceName]:
@@ -192,7 +225,7 @@ def _is_sharp(path: PurePath) -> bool:
 
 def missing_depths(plan: Plan) -> list[str]:
     """Photographs that are left out because they have no depth file."""
-    folders = [source for source in plan.sources if source.folder is not None]
+    folders = [source for source in plan.sources if source.kind in ("raw", "rgb")]
     return [str(photo) for source in folders for photo, depth in _photos(source) if not depth.is_file()]
 
 
@@ -201,13 +234,31 @@ def _photos(source: PhotoSource) -> list[tuple[Path, Path]]:
     assert source.folder is not None
     suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES
     pairs: list[tuple[Path, Path]] = []
-    for photo in sorted(p for p in source.folder.rglob("*") if p.suffix.lower() in suffixes and p.is_file()):
+    for photo in _pictures(source.folder, suffixes):
         depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
         pairs.append((photo, depth))
     maps = {depth for _, depth in pairs}  # some may lie among the pictures
     return [
         (photo, depth) for photo, depth in pairs if photo not in maps and _is_sharp(photo.relative_to(source.folder))
     ]
+
+
+def _pictures(folder: Path, suffixes: Sequence[str]) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
+
+
+def _compose(source: SourceName, plan: Plan) -> Sharp:
+    from ..scene.photo_scenes import compose_scene, filled_up
+
+    def picture(number: int) -> np.ndarray:
+        return quantise(read_picture(source.textures[number])[0], 8)
+
+    seed = seed_for(plan.seed, source.name)
+    stack = compose_scene(picture, plan.patch.photograph, seed, source.prefilter_px)
+    stack = filled_up(SurfaceStack(stack.colour, stack.opacity, _clipped(stack.depth_m, plan)))
+    linear = np.ascontiguousarray(stack.picture(), np.float32)
+    colour = SensorColour.make()
+    return Sharp(source.name, source.kind, source.sha256(), linear, stack.visible_depth(), colour, (), stack=stack)
 
 
 def _make_scene(source: SourceName, plan: Plan) -> Sharp:
@@ -249,5 +300,5 @@ def _target(size: tuple[int, int], limit: tuple[int, int]) -> tuple[int, int]:
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 
-def _clipped(depth_m: Float[np.ndarray, "rows cols"], plan: Plan) -> Float[np.ndarray, "rows cols"]:
+def _clipped(depth_m: Float[np.ndarray, "*shape"], plan: Plan) -> Float[np.ndarray, "*shape"]:
     return np.clip(np.asarray(depth_m, np.float32), plan.depth.nearest_m, plan.depth.farthest_m)

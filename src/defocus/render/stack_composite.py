@@ -1,0 +1,57 @@
+"""Defocus of a stack of surfaces whose hidden parts are there (`scene.surface_stack`).
+
+The layers of one surface never cover each other: their blurred light and cover add up. One surface covers those behind
+it by its own blurred cover A_k, whatever these are: from near to far
+
+    N ← N + T Σ P∗(a_k C_k),   A_k = Σ P∗a_k,   T ← T (1 − A_k),     picture N / (1 − T).
+
+What is approximate is that A_k and what is seen beside it are taken as independent within the pupil, as in
+`composite`; nothing is filled in.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..scene.surface_stack import StackLayers, SurfaceStack
+from .composite import extend, transform, transform_length, valid_part
+
+
+@jax.jit
+def composite_stack(
+    stack: SurfaceStack, layers: StackLayers, psfs: Float[Array, "layers bands size size"]
+) -> Float[Array, "rows cols 3"]:
+    """The defocused picture, linear RGB (`jax.vmap` for many). One band serves all three colours, or each has its own.
+
+    A PSF's sum is kept: less than 1 darkens the picture.
+    """
+    (_, rows, cols), (count, bands, size, _) = stack.opacity.shape, psfs.shape
+    lengths = transform_length(rows, size), transform_length(cols, size)
+    maps = stack.colour, stack.opacity, layers.position
+    wide = jax.vmap(lambda own: jax.tree.map(lambda leaf: extend(leaf, size), own))(maps)
+
+    def add(canvas: tuple[Array, ...], layer: tuple[Array, Array, Array]) -> tuple[tuple[Array, ...], None]:
+        light, before, room, cover, last = canvas
+        index, surface, psf = layer
+        colour, opacity, position = jax.tree.map(lambda leaf: leaf[surface], wide)
+        weight = opacity * jnp.maximum(1.0 - jnp.abs(position - index), 0.0)
+        planes = jnp.concatenate([weight * jnp.moveaxis(colour, -1, 0), weight[None]])
+        kernel, spectra = transform(psf, lengths), transform(planes, lengths)
+        own_light = valid_part(kernel * spectra[:3], lengths, (rows, cols), size)
+        own_cover = valid_part(kernel * spectra[3], lengths, (rows, cols), size)
+        own_cover = jnp.maximum(own_cover / jnp.maximum(psf.sum((-2, -1), keepdims=True), 1e-20), 0.0)
+        behind = surface != last  # the first layer of the next surface
+        room = jnp.where(behind, room * (1.0 - cover), room)
+        cover = jnp.where(behind, 0.0, cover)
+        # Blurs that grow along a surface may add up to a little more than all of the pupil.
+        kept = jnp.where(own_cover > 1.0 - cover, (1.0 - cover) / jnp.maximum(own_cover, 1e-20), 1.0)
+        share = room * kept
+        return (light + share * own_light, before + share * own_cover, room, cover + kept * own_cover, surface), None
+
+    plane = jnp.zeros((bands, rows, cols), jnp.float32)
+    start = jnp.zeros((3, rows, cols), jnp.float32), plane, plane + 1.0, plane, layers.surface[-1]
+    index = jnp.arange(count, dtype=jnp.float32)
+    canvas, _ = jax.lax.scan(add, start, (index, layers.surface, psfs), reverse=True)
+    return jnp.moveaxis(canvas[0] / jnp.maximum(canvas[1], 1e-6), 0, -1)
