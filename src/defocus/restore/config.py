@@ -55,6 +55,7 @@ class Model(_Table):
     name: str
     size: str = "paper"
     overrides: dict[str, Any] = {}
+    start: Annotated[Path, AfterValidator(Path.resolve)] | None = None  # a file of weights to begin with
 
 
 class LossTerms(_Table):
@@ -301,6 +302,8 @@ class TrainConfig(_Table):
         }
         if not self.degrade.active:  # as before there was any
             exclude["degrade"] = True
+        if self.model.start is None:
+            exclude["model"] = {"start"}
         return self.model_dump(mode="json", exclude=exclude)
 
 

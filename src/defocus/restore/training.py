@@ -25,7 +25,7 @@ from .data import Batch
 from .loader import TrainLoader
 from .losses import build_loss
 from .models import build_model
-from .models.checkpoints import write_weights
+from .models.checkpoints import fill, read_weights, write_weights
 from .run_folder import VERSION, RunFolder, State, TrainLogs, check_same, other_judges, read_state, tensorboard_writer
 from .validation import ValidationPairs, judge
 
@@ -131,6 +131,8 @@ class _Training:
         self.loss = build_loss(loss_name(config), **config.loss.options)
         torch.manual_seed(config.seed)
         self.network = build_model(config.model.name, config.model.size, **network_overrides(config))
+        if config.model.start is not None:
+            fill(self.network, read_weights(config.model.start)[2], config.model.start)
         ranks = accelerator.process_index, accelerator.num_processes
         self.loader = TrainLoader(config, self.device, *ranks, progress.report)
         self.validation = ValidationPairs(config, progress.report) if config.validation.every else None

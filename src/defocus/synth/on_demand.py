@@ -11,17 +11,18 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ..errors import DatasetError, DefocusError
 from ..files.randomness import seed_for
 from .candidates import LensChoice, candidate_numbers, draw_candidates
 from .engines import leave_room
-from .lens_pool import find_lenses
+from .lens_pool import LensPool, find_lenses
 from .pairs import Pair, make_pairs
-from .plan import Blur, PlanLike, SplitName, as_plan
+from .plan import Blur, Plan, PlanLike, SplitName, as_plan
 from .recipe import Recipe, pair_id
-from .sources import SourceCache, find_sources
+from .sources import Sharp, SourceCache, SourceName, find_sources, read_source
 
 ATTEMPTS = 64
 IN_ONE_PHOTOGRAPH = 8  # attempts; then the next photograph is tried
@@ -33,7 +34,8 @@ class OnDemandPairs:
     """Makes the pairs of one split. Can be pickled; copies have the sources and lenses of the first.
 
     `blur` takes the place of the plan's blur levels: one for all, or a function of the epoch. Each copy holds
-    `cache_size` photographs: pairs of neighbouring numbers are cut from the same one.
+    `cache_size` photographs: pairs of neighbouring numbers are cut from the same one. `pool`: the plan's lenses, where
+    they were found before; `read`: who reads a photograph, such as another process.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class OnDemandPairs:
         seed: int | None = None,
         blur: BlurLevels = None,
         cache_size: int = 16,
+        pool: LensPool | None = None,
+        read: Callable[[SourceName, Plan], Sharp] = read_source,
     ) -> None:
         plan = as_plan(plan)
         if split not in plan.splits:
@@ -51,10 +55,10 @@ class OnDemandPairs:
         leave_room()
         self.plan, self.split = plan, split
         self.seed = plan.seed if seed is None else seed
-        self._blur, self._cache_size = blur, cache_size
+        self._blur, self._cache_size, self._read = blur, cache_size, read
         self.sources = {source.name: source for source in find_sources(plan)[split]}
         self._ends = [numbers.stop for numbers in candidate_numbers(plan, split, len(self.sources))]
-        pool = find_lenses(plan)
+        pool = pool or find_lenses(plan)
         self.lenses = {name: pool.lenses[name] for name in pool.of_split[split]}
         self._prepare()
 
@@ -82,9 +86,18 @@ class OnDemandPairs:
 
     def _prepare(self) -> None:
         """Make what each process has for itself."""
-        self._cache = SourceCache(self.plan, self._cache_size)
+        self._cache = SourceCache(self.plan, self._cache_size, self._read)
         self._warnings: set[str] = set()
         self._choice = LensChoice.of(list(self.lenses.values()))
+
+    def prefetch(self, indices: Sequence[int], threads: int) -> None:
+        """Read the photographs of some pairs of the first epoch side by side; what cannot be read is told later."""
+        numbers = {bisect_right(self._ends, index % self._ends[-1]) for index in indices}
+        sources = list(self.sources.values())
+        with ThreadPoolExecutor(threads) as pool:
+            futures = [pool.submit(self._cache.get, sources[number]) for number in sorted(numbers)]
+        for future in futures:
+            future.exception()
 
     def pair(self, index: int, epoch: int = 0) -> Pair:
         """One pair. Raises `DatasetError` with the last reason where no attempt makes one."""

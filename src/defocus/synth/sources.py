@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -127,8 +127,10 @@ def read_source(source: SourceName, plan: Plan) -> Sharp:
 class SourceCache:
     """The latest photographs in use. Threads may share it; two never read the same one at once."""
 
-    def __init__(self, plan: Plan, size: int = CACHE_SIZE) -> None:
-        self._plan, self._size = plan, size
+    def __init__(
+        self, plan: Plan, size: int = CACHE_SIZE, read: Callable[[SourceName, Plan], Sharp] = read_source
+    ) -> None:
+        self._plan, self._size, self._read = plan, size, read
         self._photographs: OrderedDict[str, Future[Sharp]] = OrderedDict()
         self._lock = Lock()
 
@@ -142,7 +144,7 @@ class SourceCache:
                 self._photographs.popitem(last=False)
         if first:
             try:
-                photograph.set_result(read_source(source, self._plan))
+                photograph.set_result(self._read(source, self._plan))
             except BaseException as error:
                 if not isinstance(error, DefocusError):  # such as too little memory: may go well another time
                     with self._lock:

@@ -4,7 +4,9 @@ A U-Net of blocks without activation functions: layer norm, 1×1 and depth-wise 
 halves of the channels, and a channel attention that is a 1×1 convolution of the channels' means. Networks trained on
 small crops see other means in whole photographs; with `local_pool_px` the mean is taken over a window of so many pixels
 around each place instead (Chu et al., "Improving Image Restoration by Revisiting Global Information Aggregation",
-ECCV 2022).
+ECCV 2022). Windows are moved in steps of the deepest level's pixels, the attention is computed for each of them, and is
+interpolated between their middles: windows around every pixel would take longer than all the rest on a processor.
+Tiles that begin on this grid have the windows of the whole picture.
 """
 
 from __future__ import annotations
@@ -70,26 +72,27 @@ def _running_mean(x: Tensor, window: int, axis: int) -> Tensor:
 
 
 class Pool(nn.Module):
-    """The mean of a map, or of a window of it."""
+    """The mean of a map, or means of windows of it: one for each cell of `cell` × `cell` pixels."""
 
-    def __init__(self, window: int | None) -> None:
+    def __init__(self, window: int | None, cell: int) -> None:
         super().__init__()
-        self.window = window
+        self.window, self.cell = window, cell
 
     def forward(self, x: Float[Tensor, "batch channels rows cols"]) -> Tensor:
         if self.window is None or self.training or max(x.shape[-2:]) <= self.window:
             return x.mean((-2, -1), keepdim=True, dtype=torch.float32).to(x.dtype)
-        return local_mean(x, self.window).to(x.dtype)
+        cells = F.avg_pool2d(x, self.cell) if self.cell > 1 else x
+        return local_mean(cells, max(round(self.window / self.cell), 1)).to(x.dtype)
 
 
 class Block(nn.Module):
-    def __init__(self, channels: int, window: int | None) -> None:
+    def __init__(self, channels: int, window: int | None, cell: int) -> None:
         super().__init__()
         double = 2 * channels
         self.norm1 = ChannelNorm(channels, eps=1e-6)
         self.conv1 = nn.Conv2d(channels, double, 1)
         self.conv2 = nn.Conv2d(double, double, 3, padding=1, groups=double)
-        self.sca = nn.Sequential(Pool(window), nn.Conv2d(channels, channels, 1))
+        self.sca = nn.Sequential(Pool(window, cell), nn.Conv2d(channels, channels, 1))
         self.conv3 = nn.Conv2d(channels, channels, 1)
         self.norm2 = ChannelNorm(channels, eps=1e-6)
         self.conv4 = nn.Conv2d(channels, double, 1)
@@ -99,7 +102,10 @@ class Block(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch channels rows cols"]) -> Float[Tensor, "batch channels rows cols"]:
         gated = _gate(self.conv2(self.conv1(self.norm1(x))))
-        x = x + self.conv3(gated * self.sca(gated)) * self.beta
+        attention = self.sca(gated)
+        if max(attention.shape[-2:]) > 1 and attention.shape != gated.shape:
+            attention = F.interpolate(attention, gated.shape[-2:], mode="bilinear")
+        x = x + self.conv3(gated * attention) * self.beta
         return x + self.conv5(_gate(self.conv4(self.norm2(x)))) * self.gamma
 
 
@@ -116,21 +122,21 @@ class NAFNet(Network):
         super().__init__(options)
         channels, levels, pixels = options.width, len(options.encoder_blocks), options.local_pool_px
         self.multiple = self.least = 2**levels
-        # Of the means, at each level.
-        windows = [None if pixels is None else max(pixels // 2**level, 1) for level in range(levels + 1)]
+        # Of the means, at each level: their windows, and the cells between which windows are moved.
+        pools = [(None if pixels is None else max(pixels // 2**k, 1), 2 ** (levels - k)) for k in range(levels + 1)]
         self.intro = nn.Conv2d(3, channels, 3, padding=1)
         self.ending = nn.Conv2d(channels, 3, 3, padding=1)
         self.encoders, self.downs = nn.ModuleList(), nn.ModuleList()
         self.decoders, self.ups = nn.ModuleList(), nn.ModuleList()
-        for count, window in zip(options.encoder_blocks, windows, strict=False):
-            self.encoders.append(nn.Sequential(*(Block(channels, window) for _ in range(count))))
+        for count, pool in zip(options.encoder_blocks, pools, strict=False):
+            self.encoders.append(nn.Sequential(*(Block(channels, *pool) for _ in range(count))))
             self.downs.append(nn.Conv2d(channels, 2 * channels, 2, stride=2))
             channels *= 2
-        self.middle_blks = nn.Sequential(*(Block(channels, windows[-1]) for _ in range(options.middle_blocks)))
-        for count, window in zip(options.decoder_blocks, windows[-2::-1], strict=True):
+        self.middle_blks = nn.Sequential(*(Block(channels, *pools[-1]) for _ in range(options.middle_blocks)))
+        for count, pool in zip(options.decoder_blocks, pools[-2::-1], strict=True):
             self.ups.append(nn.Sequential(nn.Conv2d(channels, 2 * channels, 1, bias=False), nn.PixelShuffle(2)))
             channels //= 2
-            self.decoders.append(nn.Sequential(*(Block(channels, window) for _ in range(count))))
+            self.decoders.append(nn.Sequential(*(Block(channels, *pool) for _ in range(count))))
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
         x = self.intro(image)
