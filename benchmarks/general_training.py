@@ -1,7 +1,7 @@
 """The weights of `defocus deblur`: their pairs, their training and their test, on one GPU.
 
     python benchmarks/general_training.py prepare --photos FOLDER --lenses FOLDER    # here: device-data/general
-    python benchmarks/general_training.py data WORK --seconds 150                    # pairs, as many as there is time for
+    python benchmarks/general_training.py data WORK --seconds 150                    # pairs, as many as time allows
     python benchmarks/general_training.py train WORK --steps N [--start WEIGHTS] [--set KEY=VALUE] [--out F]
     python benchmarks/general_training.py judge WORK --weights FILE [--out F]        # on unseen lenses and photographs
     python benchmarks/general_training.py --quick                                    # all of it, tiny, on a processor
@@ -160,7 +160,30 @@ def make_data(arguments: argparse.Namespace) -> None:
             blur = TRAIN_BLUR if split == "train" else TEST_BLUR
             maker = OnDemandPairs(plan_of(data, blur), split, seed=SEEDS[split], cache_size=400, pool=pool, read=read)
             make_split(arguments.work, maker, split, count, **ends)
-    print(f"{time.perf_counter() - begin:.0f} s: done", flush=True)
+    seconds = time.perf_counter() - begin
+    files = {split: sorted((arguments.work / "pairs" / split / "input").glob("*.png")) for split in SEEDS}
+    facts = {"pairs": {split: len(own) for split, own in files.items()}, "seconds": seconds, "lenses": counts,
+             "machine": machine()}  # fmt: skip
+    (arguments.out / "general_data.json").write_text(json.dumps(facts, indent=1) + "\n")
+    for split in ("test", "train"):
+        show_pairs([*files[split][:: max(1, len(files[split]) // 20)]][:20], arguments.out / f"general_{split}.jpg")
+    print(f"{seconds:.0f} s: {facts['pairs']}", flush=True)
+
+
+def show_pairs(files: list[Path], out: Path) -> None:
+    """A contact sheet: inputs beside their targets, four pairs in a row."""
+    import numpy as np
+    from PIL import Image
+
+    pairs = [
+        np.concatenate(
+            [np.asarray(Image.open(file)), np.asarray(Image.open(file.parents[1] / "target" / file.name))], 1
+        )
+        for file in files
+    ]
+    rows = [np.concatenate(pairs[k : k + 4], 1) for k in range(0, len(pairs) - 3, 4)]
+    if rows:
+        Image.fromarray(np.concatenate(rows)).save(out, quality=88)
 
 
 def _elsewhere(composers: ProcessPoolExecutor, source: Any, plan: Any) -> Any:
@@ -241,6 +264,9 @@ def train_general(arguments: argparse.Namespace) -> Path:
     changes = [f"steps={arguments.steps}", *(QUICK_TRAINING if is_quick() else []), *arguments.changes]
     if arguments.start:
         changes.append(f"model.start={arguments.start}")
+    if not is_quick() and shutil.which("gcc") is None and shutil.which("cc") is None:
+        print("no C compiler here: without torch.compile", flush=True)
+        changes.append("compute.compile=false")
     config = TrainConfig.from_toml("general", changes)
     watch, begin, state = GpuWatch(), time.perf_counter(), {"last": 0.0, "file": 0.0, "first": None}
     run, out = arguments.work / arguments.run, arguments.out / "general.safetensors"

@@ -90,8 +90,20 @@ def deblur(
     source: Annotated[
         Path, typer.Argument(help="A photograph (PNG, JPEG, TIFF or RAW), or a folder.", metavar="INPUT")
     ],
-    weights: Annotated[Path, "The network: a file of weights, ours or a published one."],
-    out: Annotated[Path, "The folder for the results, under the photographs' names."],
+    weights: Annotated[
+        Path | None, "The network: a file of weights, ours or a published one; by default the one that is shipped."
+    ] = None,
+    out: Annotated[Path, "The folder for the results, under the photographs' names."] = Path("restored"),
+    strength: Annotated[
+        float, typer.Option(help="How much of the correction is taken, from 0 to 1.", min=0.0, max=1.0)
+    ] = 1.0,
+    blur_map: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the estimated blur radius of the photograph too: a .tif in pixels, or a .png that is white "
+            "at 16 pixels; of one photograph."
+        ),
+    ] = None,
     recursive: Annotated[bool, "Photographs in folders of the folder too."] = False,
     model: Annotated[str | None, "nrknet, iniknet, nafnet or restormer; by default what the file is."] = None,
     options: Annotated[
@@ -124,14 +136,27 @@ def deblur(
     and the others go on (exit code 1).
     """
     from ..files.ownership import file_sum
+    from ..restore.blur_maps import check_map_file
     from ..restore.config import merged, parse_change
-    from ..restore.deblurring import SUM_LENGTH, DeblurFolder, TileSettings, choose_device, deblur_files, plan_jobs
+    from ..restore.deblurring import (
+        SUM_LENGTH,
+        DeblurFolder,
+        DeblurWishes,
+        TileSettings,
+        choose_device,
+        deblur_files,
+        plan_jobs,
+    )
     from ..restore.models.checkpoints import load_model
+    from ..restore.shipped import shipped_weights
     from ..restore.tiles import check_precision, plan_tiles
 
     check_precision(precision)
     jobs = plan_jobs(source, out, recursive=recursive, kind=kind, bits=bits)  # type: ignore[arg-type]
+    if blur_map is not None:
+        check_map_file(blur_map, [job.photo for job in jobs], overwrite=overwrite)
     settings = TileSettings(tile, overlap, batch, choose_device(device), precision)
+    weights = shipped_weights() if weights is None else weights
     switches = {"local_pool_px": local_pool, "channels": channels}
     changes: dict[str, Any] = {key: value for key, value in switches.items() if value is not None}
     for text in options or []:
@@ -144,9 +169,12 @@ def deblur(
     if network.options.channels != "rgb":
         decisive["channels"] = network.options.channels  # older versions knew none but rgb
         typer.echo(f"{network.name} takes colours in the order {network.options.channels} (--channels)", err=True)
+    if strength < 1.0:
+        decisive["strength"] = strength
     by = {"weights": file_sum(weights)[:SUM_LENGTH], "model": network.name} | decisive
     with ProgressBar() as bar:
-        summary = deblur_files(network, jobs, settings, DeblurFolder(out, by), overwrite=overwrite, progress=bar)
+        folder, wishes = DeblurFolder(out, by), DeblurWishes(strength, blur_map)
+        summary = deblur_files(network, jobs, settings, folder, overwrite=overwrite, progress=bar, wishes=wishes)
     for photo, note in summary.notes:
         typer.echo(f"{photo.name}: {note}")
     for _, reason in summary.failed:

@@ -18,6 +18,9 @@ from jaxtyping import Array, Float
 from ..scene.surface_stack import StackLayers, SurfaceStack
 from .composite import extend, transform, transform_length, valid_part
 
+# Light, the part of the pupil that is seen, what the surfaces before this one leave free, this one's cover, its number.
+_Canvas = tuple[Array, Array, Array, Array, Array]
+
 
 @jax.jit
 def composite_stack(
@@ -32,7 +35,7 @@ def composite_stack(
     maps = stack.colour, stack.opacity, layers.position
     wide = jax.vmap(lambda own: jax.tree.map(lambda leaf: extend(leaf, size), own))(maps)
 
-    def add(canvas: tuple[Array, ...], layer: tuple[Array, Array, Array]) -> tuple[tuple[Array, ...], None]:
+    def add(canvas: _Canvas, layer: tuple[Array, Array, Array]) -> tuple[_Canvas, None]:
         light, before, room, cover, last = canvas
         index, surface, psf = layer
         colour, opacity, position = jax.tree.map(lambda leaf: leaf[surface], wide)

@@ -45,6 +45,7 @@ from ..files.pictures import (
 from ..files.settings import settings_difference
 from ..files.stores import SUFFIX, open_store, writing_file
 from ._torch import nn, torch
+from .blur_maps import estimate_blur, write_blur_map
 from .tiles import deblur
 
 LINES = ".defocus.jsonl"
@@ -71,6 +72,22 @@ class TileSettings:
     batch: int = 1
     device: str = "cpu"
     precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class DeblurWishes:
+    """What becomes of the restored picture: `strength` 0 leaves the photograph, 1 takes it whole; and where the map of
+    the estimated blur goes."""
+
+    strength: float = 1.0
+    blur_map: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.strength <= 1.0:
+            raise DefocusError(f"a strength of {self.strength:g}; expected a number from 0 to 1")
+
+
+WHOLE = DeblurWishes()
 
 
 @dataclass
@@ -270,6 +287,7 @@ def deblur_photo(
     settings: TileSettings,
     results: DeblurFolder,
     progress: Callable[[int, int], Any] | None = None,
+    wishes: DeblurWishes = WHOLE,
 ) -> list[str]:
     """Restore one photograph and write the result; notes on what was changed or left out."""
     of = photo_state(job.photo)  # before it is read: one that changes meanwhile is noticed
@@ -282,6 +300,12 @@ def deblur_photo(
             "smaller ones (--tile)",
             file=job.photo,
         ) from error
+    if wishes.blur_map is not None:
+        write_blur_map(wishes.blur_map, estimate_blur(image, restored))
+    if wishes.strength < 1.0:
+        restored -= image
+        restored *= np.float32(wishes.strength)
+        restored += image
     del image
     try:
         values = quantise(restored, bits if job.bits is None else job.bits)
@@ -301,6 +325,7 @@ def deblur_files(
     *,
     overwrite: bool = False,
     progress: Callable[[str, float], Any] | None = None,
+    wishes: DeblurWishes = WHOLE,
 ) -> DeblurSummary:
     """Restore photographs, one after the other, into a folder of `results`.
 
@@ -323,7 +348,7 @@ def deblur_files(
 
         report(0, 1)
         try:
-            notes = deblur_photo(model, job, settings, results, report)
+            notes = deblur_photo(model, job, settings, results, report, wishes)
         except (DefocusError, OSError) as error:
             summary.failed.append((job.photo, str(error)))
         except Exception as error:  # a fault of ours in one photograph shall not cost the others

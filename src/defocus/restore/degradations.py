@@ -49,9 +49,9 @@ def degraded(batch: Batch, settings: Degradation, seed: int, *names: int) -> Bat
 
     noise = torch.Generator(blurred.device).manual_seed(seed_for(seed, "noise", *names))
     image = torch.where(some(settings.sharp), sharp, blurred)
-    shot = np.exp(random.uniform(*np.log(SHOT), count))
+    shot = np.exp(random.uniform(math.log(SHOT[0]), math.log(SHOT[1]), count))
     read, coarse = READ * random.random(count), random.random(count) < 0.5
-    noisy = add_noise(image, *(_on(v, image) for v in (shot, read, coarse)), noise)
+    noisy = add_noise(image, _on(shot, image), _on(read, image), _on(coarse, image), noise)
     image = torch.where(some(settings.noise), noisy, image)
     quality = random.uniform(*settings.jpeg_quality, count)
     coded = jpeg(image, _on(quality, image), _on(random.random(count) < 0.5, image))
@@ -88,7 +88,9 @@ def _whole(image: Tensor) -> Tensor:
 def _tables(device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Cosines [8, 8], quantisation of luma and chroma [8, 8], colours to and from YCbCr [3, 3]."""
     k = np.arange(8)
-    cosines = np.cos(math.pi * (2 * k[None, :] + 1) * k[:, None] / 16.0) * np.where(k[:, None] == 0, math.sqrt(1 / 8), 0.5)
+    cosines = np.cos(math.pi * (2 * k[None, :] + 1) * k[:, None] / 16.0) * np.where(
+        k[:, None] == 0, math.sqrt(1 / 8), 0.5
+    )
     chroma = np.full((8, 8), 99.0)
     chroma[:4, :4] = CHROMA
     arrays = (cosines, np.array(LUMA, np.float64), chroma, np.array(TO_YCC), np.array(FROM_YCC))

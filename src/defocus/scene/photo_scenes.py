@@ -230,7 +230,9 @@ def _fence(grid: Grid, random: np.random.Generator) -> Outline:
 
 
 def _wire(grid: Grid, random: np.random.Generator) -> Outline:
-    return Outline(_edged(wire_mesh(grid, random.uniform(18.0, 90.0), random.uniform(1.0, 6.0)), random, grid, hair=False))
+    return Outline(
+        _edged(wire_mesh(grid, random.uniform(18.0, 90.0), random.uniform(1.0, 6.0)), random, grid, hair=False)
+    )
 
 
 def _word(grid: Grid, random: np.random.Generator) -> Outline:
@@ -253,7 +255,9 @@ def _tuft(grid: Grid, random: np.random.Generator) -> Outline:
     mx, my = x + 0.5 * tall * np.sin(lean[0]), y + 0.5 * tall * np.cos(lean[0])
     turn = lean[0] + lean[1]
     lower = np.stack([x, y, radius, mx, my, 0.8 * radius], axis=1)
-    upper = np.stack([mx, my, 0.8 * radius, mx + 0.5 * tall * np.sin(turn), my + 0.5 * tall * np.cos(turn), 0.2 * radius], 1)
+    upper = np.stack(
+        [mx, my, 0.8 * radius, mx + 0.5 * tall * np.sin(turn), my + 0.5 * tall * np.cos(turn), 0.2 * radius], 1
+    )
     return Outline(np.clip(segments(grid, np.concatenate([lower, upper])) + 0.5, 0.0, 1.0))
 
 

@@ -35,8 +35,8 @@ class PlanPart(BaseModel):
 
 
 class PhotoSource(PlanPart):
-    """Where sharp photographs come from: procedural scenes, a folder of photographs with their depth, or scenes that are
-    composed of photographs without depth."""
+    """Where sharp photographs come from: procedural scenes, a folder of photographs with their depth, or scenes that
+    are composed of photographs without depth."""
 
     kind: Literal["scenes", "raw", "rgb", "composed"] = "scenes"
     folder: Path | None = None

@@ -176,7 +176,9 @@ def _composed(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
             own = generator(plan.seed, "composed", number, split, k).permutation(len(names))[:MOST_SURFACES]
             textures = tuple(files[names[i]] for i in np.resize(own, MOST_SURFACES))
             name = f"composed:{number}:{split}:{k}"
-            scenes.append(SourceName(name, "composed", split=split, textures=textures, prefilter_px=source.prefilter_px))
+            scenes.append(
+                SourceName(name, "composed", split=split, textures=textures, prefilter_px=source.prefilter_px)
+            )
     return scenes
 
 
@@ -257,7 +259,7 @@ def _compose(source: SourceName, plan: Plan) -> Sharp:
 
     seed = seed_for(plan.seed, source.name)
     stack = compose_scene(picture, plan.patch.photograph, seed, source.prefilter_px)
-    stack = filled_up(SurfaceStack(stack.colour, stack.opacity, _clipped(stack.depth_m, plan)))
+    stack = filled_up(SurfaceStack(stack.colour, stack.opacity, _clipped(np.asarray(stack.depth_m), plan)))
     linear = np.ascontiguousarray(stack.picture(), np.float32)
     colour = SensorColour.make()
     return Sharp(source.name, source.kind, source.sha256(), linear, stack.visible_depth(), colour, (), stack=stack)
