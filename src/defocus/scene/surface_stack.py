@@ -32,7 +32,7 @@ class SurfaceStack(eqx.Module):
     opacity: Float[Array | np.ndarray, "*batch surfaces rows cols"]
     depth_m: Float[Array | np.ndarray, "*batch surfaces rows cols"]
 
-    def picture(self) -> Float[Array, "rows cols 3"]:
+    def picture(self) -> Float[Array | np.ndarray, "rows cols 3"]:
         """What a pinhole sees, linear RGB."""
         light = self.colour[0]
         for colour, opacity in zip(self.colour[1:], self.opacity[1:], strict=True):
