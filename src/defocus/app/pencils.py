@@ -36,7 +36,7 @@ WAVELENGTHS_NM = (D_LINE_NM, *picture_bands("rgb").mean_nm)  # the d line focuse
 class Landings(eqx.Module):
     """Rays behind the lens, y away from the axis, mm on the prescription's image plane."""
 
-    found: Bool[Any, " heights"]
+    lit: Bool[Any, " heights"]
     at: Float[Any, "heights waves depths 2 rays"]  # from the chief ray
     slope: Float[Any, "heights waves depths 2 rays"]  # dx/dz, dy/dz, less the chief ray's
     passes: Float[Any, "heights waves depths rays"]  # 1 or 0, at full aperture
@@ -103,7 +103,7 @@ class Pencils:
             inverse,
         )
         rays = jax.device_get(rays)
-        if not rays.found[0]:
+        if not rays.lit[0]:
             raise TraceError(f"{camera.lens.name}: no light on the axis; check its aperture and clear apertures")
         return Pencils(rays, heights, nearest_m)
 
@@ -156,9 +156,9 @@ def _iris_clip(iris: Any, stop: Float[Array, "2 rays"], azimuth: Float[Array, ""
 def splat(
     x: Float[np.ndarray, " rays"], y: Float[np.ndarray, " rays"], light: Float[np.ndarray, " rays"], size: int
 ) -> Float[np.ndarray, "size size"]:
-    """Light at places (pixels from the middle, y up) on size × size pixels (odd), shared among neighbours; its sum is 1.
+    """Light at places (pixels from the middle, y up) on size × size pixels (odd), shared among neighbours.
 
-    What falls outside is brought to the border. Without light: all of it in the middle.
+    Its sum is 1. What falls outside is brought to the border. Without light: all of it in the middle.
     """
     reach = size // 2
     if not light.sum() > 0.0:

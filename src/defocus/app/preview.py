@@ -27,7 +27,7 @@ KERNELS = (17, 33, 65)
 
 
 def node_heights(size: tuple[int, int]) -> tuple[float, ...]:
-    """Heights of the nodes of a picture of `size` = (width, height): middle, right, top, corner; of its half diagonal."""
+    """Middle, right, top and corner of a picture of `size` = (width, height): heights of the nodes, of the corner's."""
     diagonal = math.hypot(*size)
     return 0.0, size[0] / diagonal, size[1] / diagonal, 1.0
 
@@ -71,6 +71,6 @@ def _kernels(
         own[row, column] = [by_layer[key] for key in zip(depth_m.tolist(), sizes, strict=True)]
     for row, column in every:
         if (row, column) not in own:
-            flips = [axis for axis, flip in ((-1, column == 0), (-2, row == 2)) if flip]
+            flips = tuple(axis for axis, flip in ((-1, column == 0), (-2, row == 2)) if flip)
             own[row, column] = [np.flip(psf, flips) for psf in own[min(row, 2 - row), max(column, 2 - column)]]
     return own

@@ -20,6 +20,7 @@ from .. import __version__
 from ..errors import DefocusError
 from .blur import blur, refocus
 from .evaluate import ablate, downstream, evaluate, groundtruth
+from .explore import explore
 from .help_in_groups import HelpInGroups
 from .lens import lens_app
 from .options import command
@@ -32,7 +33,7 @@ STOPPED = 130  # exit code of what Ctrl-C ended
 
 # What `--help` shows, in this order.
 GROUPS: dict[str, tuple[typer.Typer | Callable[..., None], ...]] = {
-    "First steps": (demo,),
+    "First steps": (demo, explore),
     "Lenses": (lens_app,),
     "Point spread functions": (psf, psf_grid, through_focus, psf_gallery, psf_compare, wavefront, pupils),
     "Photographs": (blur, refocus, scene, develop, depth),

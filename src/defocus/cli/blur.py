@@ -42,8 +42,6 @@ ESTIMATORS = ("depth-pro", "depth-anything-indoor", "depth-anything-outdoor")
 SCENE = "scene:"
 LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's
 SCENE_SIZE, SWEEP_SCENE_SIZE = "960x640", "480x320"
-AUTO_HIGHLIGHTS = 2.0  # the mean of what the paper draws
-MOST_HIGHLIGHTS = 0.05  # of the pixels; where more are white it is a page or a sky, not a lamp
 
 
 @dataclass(frozen=True)
@@ -268,10 +266,12 @@ class BlurOptions:
 
         A mosaic of colours that are not the camera's adds its artefacts and nothing else, so it must be asked for.
         """
+        from ..photo import highlight_power
+
         by_default = sharp.colour is not None or self.noise
         sensor = by_default if self.sensor is None else self.sensor
-        recovers = self.saturation == "auto" and 0.0 < sharp.white <= MOST_HIGHLIGHTS
-        highlights = {"saturation": AUTO_HIGHLIGHTS} if recovers else {}
+        power = highlight_power(sharp.white) if self.saturation == "auto" else 0.0
+        highlights = {"saturation": power} if power else {}
         return {"colour": sharp.colour, "sensor": sensor} | highlights
 
     def report(self, photo: str, sharp: SharpPhotograph, photograph: Photograph) -> dict[str, Any]:

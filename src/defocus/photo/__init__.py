@@ -9,7 +9,7 @@ from ..programs import keep_programs
 from ..srgb import from_srgb, to_srgb
 from .demosaic import METHODS, demosaic
 from .isp import SensorColour, forward_isp, inverse_isp, partial_isp, stack_colours, without_mosaic
-from .light import as_linear_light, draw_saturation, reduced, saturation_mask, synthesise_saturation
+from .light import as_linear_light, draw_saturation, highlight_power, reduced, saturation_mask, synthesise_saturation
 from .noise import Noise, add_noise, draw_noise, estimate_noise
 from .photos import Photo, RawPhoto, RgbPhoto
 from .reading import copied_metadata, read_bare_mosaic, read_photo
@@ -38,6 +38,7 @@ __all__ = [
     "estimate_noise",
     "forward_isp",
     "from_srgb",
+    "highlight_power",
     "inverse_isp",
     "parse_response",
     "partial_isp",

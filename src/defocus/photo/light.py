@@ -27,6 +27,8 @@ from ..tracing import check_number
 THRESHOLD = 0.95
 SLOPE = 20.0
 GREATEST_POWER = 4.0
+AUTO_POWER = 2.0  # the mean of what the paper draws
+MOST_HIGHLIGHTS = 0.05  # of the pixels; where more are white it is a page or a sky, not a lamp
 POWER_LIMIT = 1e4  # more is a mistake, and leaves float32 no room for the light beside it
 
 
@@ -67,6 +69,11 @@ def saturation_mask(linear: Shaped[Array, "h w 3"]) -> Float[Array, "h w"]:
     """How far each pixel is taken for saturated, 0..1."""
     check_floats(linear, "linear light")
     return jnp.clip(SLOPE * jnp.min(linear - THRESHOLD, axis=-1), 0.0, 1.0)
+
+
+def highlight_power(white: float) -> float:
+    """The power of highlights that a picture gets of which a share `white` is clipped, where nothing else is said."""
+    return AUTO_POWER if 0.0 < white <= MOST_HIGHLIGHTS else 0.0
 
 
 def synthesise_saturation(

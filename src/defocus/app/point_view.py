@@ -1,0 +1,186 @@
+"""What the tab of points shows: PSFs over field and depth and through focus as tiles whose numbers appear where one
+points at them, wavefronts and pupils.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..camera import Camera
+from ..draw import compute_psf_grid, draw_pupils, draw_wavefronts
+from ..draw.psf_grid import field_name
+from ..draw.psf_plot import picture
+from ..draw.style import distance, signed
+from ..psf.bands import Bands, picture_bands
+from ..psf.window import window_for
+from .job_line import Report
+from .lens_view import picture_of
+from .pencils import Pencils
+from .shots import Setting, lens_camera
+
+FIELDS = (0.0, 0.5, 0.7, 1.0)  # heights above the centre, of the image radius
+STEPS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of a strip through focus
+SMALLEST_TILE, LARGEST_TILE = 17, 129  # pixels of a PSF
+SIZE = (1680, 1120)  # pixels of the picture that the points are part of
+NEAREST_M = 0.25
+
+
+@dataclass(frozen=True)
+class PsfTile:
+    """A PSF, what it belongs to, and its report."""
+
+    psf: Float[np.ndarray, "3 size size"]
+    place: str
+    report: dict[str, Any]
+
+    def numbers(self, pixel_um: float) -> str:
+        """What one reads on pointing at it."""
+        if self.report.get("status", "ok") != "ok":
+            return f"{self.place}: {self.report['status']}"
+        light = self.psf.mean(0)
+        at = np.arange(light.shape[0]) - light.shape[0] // 2
+        total = max(float(light.sum()), 1e-30)
+        x, y = float(light.sum(0) @ at) / total, float(light.sum(1) @ at) / total
+        spread = math.sqrt(float((light * ((at - x) ** 2 + (at[:, None] - y) ** 2)).sum()) / total)
+        parts = [self.place, f"RMS radius {spread * pixel_um:.3g} µm ({spread:.2g} px)"]
+        parts.append(f"brightest pixel {100.0 * float(light.max()) / total:.3g} % of the light")
+        illumination = self.report.get("relative_illumination")
+        if illumination is not None:
+            parts.append(f"light {100.0 * illumination:.0f} % of the axis'")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class PointTiles:
+    """Tiles in rows, [row][column], of one pixel pitch."""
+
+    rows: tuple[tuple[PsfTile, ...], ...]
+    heads: tuple[str, ...]
+    pixel_um: float
+    bands: Bands
+
+    def html(self, scale: str) -> str:
+        """A grid of pictures; the numbers of each are its text, shown where one points at it or tabs to it."""
+        cells = [f"<div class='defocus-head'>{html.escape(head)}</div>" for head in self.heads]
+        for tile in (tile for row in self.rows for tile in row):
+            text = html.escape(tile.numbers(self.pixel_um), quote=True)
+            if tile.report.get("status", "ok") != "ok":
+                cells.append(
+                    f"<div class='defocus-tile' tabindex='0' role='img' aria-label='{text}'><p>{text}</p></div>"
+                )
+                continue
+            image = _data_url(picture(tile.psf, self.bands, "log" if scale == "log" else "linear"))
+            tag = f"<img alt='{text}' src='{image}'>"
+            cells.append(f"<div class='defocus-tile' tabindex='0' title='{text}'>{tag}<p>{text}</p></div>")
+        side = self.rows[0][0].psf.shape[-1] * self.pixel_um
+        note = f"each tile is {side:.3g} µm wide on the sensor, and scaled to its own brightest pixel"
+        columns = f"grid-template-columns: repeat({len(self.heads)}, minmax(0, 1fr))"
+        return f"<div class='defocus-tiles' style='{columns}'>{''.join(cells)}</div><p class='defocus-note'>{note}</p>"
+
+
+def _data_url(display: Float[np.ndarray, "rows cols 3"]) -> str:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    pixels = np.round(np.clip(display, 0.0, 1.0) * 255.0).astype(np.uint8)
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def depths_around(focus_m: float) -> tuple[float, float, float]:
+    """Depths of the rows: nearer, at the focus, farther."""
+    return (2.0, 10.0, math.inf) if math.isinf(focus_m) else (focus_m / 2.0, focus_m, math.inf)
+
+
+def strip_shifts_mm(camera: Camera) -> tuple[float, ...]:
+    """Places of the sensor about its focus: from a blur of some Airy discs to some more, both ways."""
+    return tuple(step * 16.0 * float(camera.f_number) * 1e-3 * max(float(camera.f_number), 2.0) for step in STEPS)
+
+
+def _tile_size(camera: Camera, depths_m: Sequence[float]) -> int:
+    blur = max(abs(float(camera.circle_of_confusion_px(depth))) for depth in depths_m)
+    return min(max(window_for(blur), SMALLEST_TILE), LARGEST_TILE) | 1
+
+
+def quick_tiles(setting: Setting) -> PointTiles:
+    """PSFs over field and depth at once, of rays alone."""
+    camera = setting.camera(SIZE)
+    depths = depths_around(setting.focus_m)
+    size = _tile_size(camera, depths)
+    pencils = Pencils.of(lens_camera(setting.lens), FIELDS, min(depths[0], NEAREST_M))
+    z = pencils.sensor_z_mm(camera)
+
+    def tile(depth: float, number: int) -> PsfTile:
+        lit = bool(pencils.rays.lit[number])
+        psf = pencils.psf(camera, number, math.pi / 2.0, depth, z, size)
+        return PsfTile(psf, _place(depth, FIELDS[number], camera), {"status": "ok" if lit else "no light arrives"})
+
+    rows = tuple(tuple(tile(depth, number) for number in range(len(FIELDS))) for depth in depths)
+    return PointTiles(rows, tuple(map(field_name, FIELDS)), float(camera.pixel_um), picture_bands("rgb"))
+
+
+def _place(depth_m: float, field: float, camera: Camera) -> str:
+    blur = signed(float(camera.circle_of_confusion_px(depth_m)), 1)
+    return f"{distance(depth_m)}, {field_name(field)}, blur radius {blur} px"
+
+
+def fine_tiles(setting: Setting, report: Report) -> PointTiles:
+    """PSFs over field and depth, as light waves."""
+    camera = setting.camera(SIZE)
+    depths = depths_around(setting.focus_m)
+    count, done = len(FIELDS) * len(depths), 0.0
+
+    def progress(more: float) -> None:
+        nonlocal done
+        done += more
+        report("PSFs", min(done / count, 1.0))
+
+    report("PSFs", 0.0)
+    grid = compute_psf_grid(camera, fields=FIELDS, depths_m=depths, size=_tile_size(camera, depths), progress=progress)
+    rows = tuple(
+        tuple(
+            PsfTile(grid.psf[i, j], _place(depth, field, camera), grid.reports[i][j]) for j, field in enumerate(FIELDS)
+        )
+        for i, depth in enumerate(depths)
+    )
+    return PointTiles(rows, tuple(map(field_name, FIELDS)), float(camera.pixel_um), grid.bands)
+
+
+def focus_strip(setting: Setting, report: Report) -> PointTiles:
+    """PSFs of a point on the axis with the sensor before, at and behind its focus, as light waves, in fine pixels."""
+    from ..camera import psfs
+
+    camera = setting.camera(SIZE)
+    shifts = strip_shifts_mm(camera)
+    pixel_um = max(abs(shifts[0]) * 1e3 / float(camera.f_number) / 48.0, 0.2)
+    camera = camera.with_pixels(pixel_um=pixel_um)
+    focus = camera.sensor_z_mm
+    report("through focus", 0.0)
+    batch = psfs([camera.shifted(focus + shift) for shift in shifts], camera.focus_m, (0.0, 0.0), 65)
+    report("through focus", 1.0)
+    texts = [f"{signed(shift * 1e3, 0)} µm" for shift in shifts]
+    tiles = tuple(
+        PsfTile(psf, f"sensor {text} from the focus", about)
+        for psf, text, about in zip(batch.psf, texts, batch.reports, strict=True)
+    )
+    return PointTiles((tiles,), tuple(texts), pixel_um, batch.bands)
+
+
+def pupil_pictures(setting: Setting) -> tuple[str, str]:
+    """Wavefronts, and the shapes of the pupil, of the four fields for points at the focus distance."""
+    camera = setting.camera(SIZE)
+    options: dict[str, Any] = {"depth_m": setting.focus_m, "fields": FIELDS}
+    name = camera.lens.name
+    return (
+        picture_of(draw_wavefronts(camera, **options), f"Wavefronts of {name} over the pupil at four fields"),
+        picture_of(draw_pupils(camera, **options), f"Shapes of the pupil of {name} at four fields"),
+    )
