@@ -30,8 +30,8 @@ COMPILERS = {  # what they compile, nothing else uses
     "growth", "paper_sampling", "psf_speed", "psf_vs_huygens", "render_speed", "trace_vs_optiland", "trace_vs_oracle",
 }  # fmt: skip
 SLOW = {  # 5 s and more each
-    "ablation_study", "analysis_vs_others", "cluster", "general_training", "lens_drawing", "psf_stages", "render_truth",
-    "same_bytes", "synth_statistics", "versus_optiland",
+    "ablation_study", "analysis_seconds", "analysis_vs_others", "cluster", "general_training", "lens_drawing",
+    "psf_stages", "render_truth", "same_bytes", "synth_statistics", "versus_optiland",
 }  # fmt: skip
 RESULTS = sorted(path.stem for path in (FOLDER / "results").glob("*.json"))
 SEVERAL = {"same_bytes_gpu"}  # put together from several runs, which the script does not write

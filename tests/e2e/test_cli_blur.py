@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -229,13 +230,47 @@ def test_a_focus_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert run([*common, "--out", str(tmp_path / "sweep.gif"), "--no-captions"]) == 0
     with Image.open(tmp_path / "sweep.gif") as animation:
         assert animation.n_frames == 2
-    assert run([*common, "--out", str(tmp_path / "sweep.mp4")]) == 2
+    assert run([*common, "--out", str(tmp_path / "sweep.mov")]) == 2
     assert "ends in .gif" in capsys.readouterr().err
     assert run([*common[:-2], "--out", str(tmp_path / "sweep.png")]) == 2
     assert "or --focus-at, a pixel" in capsys.readouterr().err
     wrong = [*common[:-1], "1,-2", "--out", str(tmp_path / "sweep.png")]
     assert run(wrong) == 2
     assert "expected distances" in capsys.readouterr().err
+
+
+def test_a_focus_pull_and_an_aperture_sweep(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    common = ["refocus", "scene:portrait", *FAST_LENS, "--method", "disk", "--size", "48x32"]
+    pull, report = tmp_path / "pull.webp", tmp_path / "pull.json"
+    smooth = ["--focus-m", "1,inf", "--frames", "5", "--breathing", "--f-number", "4", "--report", str(report)]
+    assert run([*common, *smooth, "--out", str(pull)]) == 0
+    assert "focus 1.333 m: blur radii" in capsys.readouterr().out
+    facts = json.loads(report.read_text())
+    assert [float(f["focus_m"]) for f in facts] == pytest.approx([1.0, 4 / 3, 2.0, 4.0, math.inf])  # even in dioptres
+    assert [f["f_number"] for f in facts] == pytest.approx([4.0] * 5, abs=1e-3)
+    zooms = [f["zoom"] for f in facts]
+    assert zooms[-1] == 1.0
+    assert np.all(np.diff(zooms) < 0.0)
+    with Image.open(pull) as animation:
+        assert animation.n_frames == 8
+        animation.load()
+        assert animation.info["duration"] == 40
+    capsys.readouterr()
+    assert run([*common, "--f-number", "1.2,2.8,8", "--json", "--out", str(tmp_path / "stops.png")]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [f["f_number"] for f in facts] == pytest.approx([1.2, 2.8, 8.0], abs=0.01)
+    widths = [max(map(abs, f["coc_px"])) for f in facts]
+    assert widths[0] / widths[2] == pytest.approx(8.0 / facts[0]["f_number"], rel=0.01)
+    assert picture(tmp_path / "stops.png").shape == (32, 3 * 48 + 12, 3)
+    for options, message in {
+        ("--focus-m", "1,2", "--f-number", "2,4"): "one at a time",
+        ("--focus-m", "1", "--frames", "4"): "--frames lie between several",
+        ("--focus-m", "1,2", "--f-number", "2,x"): "expected f-numbers",
+    }.items():
+        assert run([*common, *options, "--out", str(tmp_path / "x.gif")]) == 2
+        assert message in capsys.readouterr().err
+    assert run([*common, "--focus-m", "1,2", "--frames", "4", "--out", str(tmp_path / "x.png")]) == 2
+    assert "--frames are for an animation" in capsys.readouterr().err
 
 
 def test_a_reduced_picture_keeps_its_light() -> None:

@@ -18,7 +18,7 @@ import typer
 
 from .. import __version__
 from ..errors import DefocusError
-from .blur import blur, refocus
+from .blur import blur
 from .evaluate import ablate, downstream, evaluate, groundtruth
 from .explore import explore
 from .help_in_groups import HelpInGroups
@@ -26,6 +26,7 @@ from .lens import lens_app
 from .options import command
 from .photo import depth, develop, scene
 from .psf import psf, psf_compare, psf_gallery, psf_grid, pupils, through_focus, wavefront
+from .refocus import refocus
 from .restore import deblur, train
 from .synth import demo, synth_app
 

@@ -1,9 +1,8 @@
-"""`defocus blur`: a sharp photograph as a lens would have taken it; `defocus refocus`: at several distances."""
+"""`defocus blur`: a sharp photograph as a lens would have taken it."""
 
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +21,6 @@ from .options import (
     make_camera,
     numbers,
     point,
-    print_files,
     print_result,
     whole_pair,
     write_photo,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
 ESTIMATORS = ("depth-pro", "depth-anything-indoor", "depth-anything-outdoor")
 SCENE = "scene:"
-LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's
+LONGEST, SWEEP_LONGEST = 1680, 960  # pixels on the long side; the first is the paper's, the second refocus's
 SCENE_SIZE, SWEEP_SCENE_SIZE = "960x640", "480x320"
 
 
@@ -184,7 +182,6 @@ class BlurOptions:
     """The lens that blurs, the sensor behind it, and how much work goes into it."""
 
     lens: Annotated[str, typer.Option(help="A built-in lens or a lens file.", autocompletion=lens_names)]
-    f_number: StopOption = None
     blades: BladesOption = None
     pixel_um: Annotated[
         str | None, "Pixel pitch, or exif. By default the photograph fills the lens's image circle."
@@ -248,10 +245,10 @@ class BlurOptions:
             "method": self.method,
         }
 
-    def camera(self, sharp: SharpPhotograph, focus_m: float) -> Camera:
+    def camera(self, sharp: SharpPhotograph, focus_m: float, f_number: float | None) -> Camera:
         """The camera that takes the photograph: with the pitch of the options, or filled by the photograph."""
         rows, columns = sharp.depth_m.shape
-        options: dict[str, Any] = {"focus_m": focus_m, "f_number": self.f_number, "blades": self.blades}
+        options: dict[str, Any] = {"focus_m": focus_m, "f_number": f_number, "blades": self.blades}
         if self.pixel_um is None:
             return make_camera(self.lens, pixels=(columns, rows), **options)
         if self.pixel_um == "exif":
@@ -324,6 +321,7 @@ def blur(
     options: BlurOptions,
     out: Annotated[Path, "The picture: .png, .jpg, .tif; or linear light: .npy."],
     focus_m: Annotated[float | None, "Focus distance in metres; inf is allowed. A scene has its own."] = None,
+    f_number: StopOption = None,
     dual_pixel: Annotated[bool, "Also what the left and right half of the lens see: OUT-left, -right."] = False,
     bits: BitsOption = 8,
     sharp: Annotated[Path | None, "Also the sharp picture, through the same sensor."] = None,
@@ -354,7 +352,7 @@ def blur(
     arguments = options.arguments()
     with ProgressBar() as bar:
         light = source.read(focus_m, LONGEST, SCENE_SIZE, bar)
-        camera = options.camera(light, light.focus_m)
+        camera = options.camera(light, light.focus_m, f_number)
         arguments |= options.light_arguments(light) | {"progress": bar} | ({"sensor": True} if raw is not None else {})
         photograph = camera.photograph(light.linear, light.depth_m, **arguments)
         results = {out: photograph.blurred} | ({} if sharp is None else {sharp: photograph.sharp})
@@ -375,57 +373,6 @@ def blur(
     if report is not None:
         write_file(report, json_text(facts).encode() + b"\n")
     print_result(facts, *results, raw, source_map, report, as_json=as_json, lines=_lines(facts), width=12)
-
-
-def refocus(
-    source: SharpOptions,
-    options: BlurOptions,
-    out: Annotated[Path, "Side by side: .png, .jpg, .tif; animated: .gif."],
-    focus_m: Annotated[str | None, "Focus distances in metres: 0.7,1.2,inf; with --focus-at, behind that one."] = None,
-    captions: Annotated[bool, typer.Option("--captions/--no-captions", help="The distance on each picture.")] = True,
-    seconds: Annotated[float, typer.Option(help="How long a GIF shows each distance.", min=0.02, max=60)] = 0.6,
-    report: Annotated[Path | None, "Also the reports, one per distance: .json."] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Focus one photograph at several distances: side by side, or as an animation."""
-    from ..draw import check_sweep_path, write_sweep
-    from ..files.stores import write_file
-
-    distances: tuple[float, ...] = ()
-    if focus_m is not None:
-        distances = numbers("--focus-m", focus_m, "distances in metres such as 0.7,1.2,inf", low=math.ulp(0.0))
-    elif source.focus_at is None:
-        raise DefocusError("give --focus-m, the focus distances in metres, or --focus-at, a pixel of the photograph")
-    check_outputs((out, check_sweep_path), (report, ".json"), inputs=[source.photo, source.depth, options.lens])
-    arguments = options.arguments()
-    pictures, reports = [], []
-    with ProgressBar() as bar:
-        first = distances[0] if source.focus_at is None else None
-        light = source.read(first, SWEEP_LONGEST, SWEEP_SCENE_SIZE, bar)
-        distances = distances if source.focus_at is None else (light.focus_m, *distances)
-        arguments |= options.light_arguments(light) | {"progress": bar}
-        # What can be wrong with a distance is said before the long work on the first.
-        cameras = [options.camera(light, distance) for distance in distances]
-        for number, camera in enumerate(cameras, 1):
-            bar.prefix = f"{number} of {len(cameras)}: "
-            photograph = camera.photograph(light.linear, light.depth_m, **arguments)
-            pictures.append(photograph.blurred.srgb)
-            reports.append(options.report(source.photo, light, photograph))
-    texts = [f"{d:g} m" if math.isfinite(d) else "infinity" for d in distances]
-    metadata = lens_metadata(light, cameras[0])
-    write_sweep(out, pictures, texts if captions else [""] * len(texts), metadata, seconds=seconds)
-    if report is not None:
-        write_file(report, json_text(reports).encode() + b"\n")
-    if as_json:
-        typer.echo(json_text(reports))
-        return
-    for facts in reports:
-        low, high = facts["coc_px"]
-        duration = sum(facts["seconds"].values())
-        typer.echo(f"focus {facts['focus_m']:g} m: blur radii {low:.1f} … {high:.1f} px, {duration:.0f} s")
-    for note in dict.fromkeys(note for facts in reports for note in facts["notes"]):
-        typer.echo(f"note: {note}")
-    print_files(out, report)
 
 
 def _write_mosaic(path: Path, photograph: Photograph, light: SharpPhotograph) -> None:

@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from .pupils import draw_pupils, draw_wavefronts
     from .side_by_side import (
         Panel,
-        check_sweep_path,
         draw_comparison,
         draw_depth,
         draw_samples,
         plot_photograph,
-        write_sweep,
     )
     from .spots import draw_spots
     from .style import check_figure_path, figure_bytes, html_image, save
+    from .sweep import check_sweep_path, write_sweep
     from .synth_pair import draw_pair
     from .task_maps import draw_depth_errors, draw_segments
 

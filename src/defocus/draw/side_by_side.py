@@ -1,24 +1,20 @@
-"""Pictures side by side: restorations with enlarged parts, pairs of a data set, a photograph and its depth, a focus
-sweep. Pictures are uint8, uint16, or display values 0..1."""
+"""Pictures side by side: restorations with enlarged parts, pairs of a data set, a photograph and its depth.
+
+Pictures are uint8, uint16, or display values 0..1."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Shaped
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
-from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import DefocusError
-from ..files.exif import Metadata, srgb_profile
-from ..files.pictures import KINDS, PICTURES, encoded
-from ..files.stores import check_output, write_file, writing_file
 from ..render.photograph import Photograph
 from . import style
 from .sheet import MARGIN, Sheet, frame, show_picture
@@ -31,7 +27,6 @@ CROP_COLOURS = (style.YELLOW, style.SKY, style.PURPLE, style.GREEN)
 SAMPLE, SAMPLE_EDGE, SAMPLE_GAP, SAMPLE_BETWEEN, CAPTION = 1.5, 0.2, 0.025, 0.2, 0.24  # inches
 DEPTH_WIDTH = 9.6  # inches
 DEPTH_PER_CENT = (1.0, 99.0)  # of the inverse depths that span the colours
-STRIP_GAP_PX = 6
 
 Photo = Shaped[np.ndarray, "rows cols 3"]
 Crop = tuple[int, int, int]  # top, left and side, pixels
@@ -140,47 +135,3 @@ def draw_depth(srgb: Photo, depth_m: Float[np.ndarray, "rows cols"], name: str, 
     metres = FuncFormatter(lambda v, _: f"{1.0 / v:.3g} m" if v > 1e-6 else "∞")
     sheet.figure.colorbar(image, cax=sheet.axes((MARGIN + 2 * wide + 0.27, MARGIN, 0.14, high)), format=metres)
     return sheet.figure
-
-
-def check_sweep_path(path: Path) -> None:
-    """Refuse a name that no focus sweep can be written to."""
-    check_output(path, (".gif", *PICTURES))
-
-
-def write_sweep(
-    path: Path,
-    pictures: Sequence[Float[np.ndarray, "rows cols 3"]],
-    captions: Sequence[str],
-    metadata: Metadata | None = None,
-    *,
-    seconds: float = 0.6,
-) -> None:
-    """Write pictures of equal size (display values 0..1) as a strip or, as a GIF, one after the other and back.
-
-    A strip carries the metadata, without any those of sRGB; a GIF has no place for them.
-    """
-    frames = [_captioned(picture, text) for picture, text in zip(pictures, captions, strict=True)]
-    width, height = frames[0].size
-    strip = Image.new("RGB", (len(frames) * (width + STRIP_GAP_PX) - STRIP_GAP_PX, height), "white")
-    for number, image in enumerate(frames):
-        strip.paste(image, (number * (width + STRIP_GAP_PX), 0))
-    if path.suffix.lower() != ".gif":
-        metadata = metadata or Metadata(profile=srgb_profile())
-        write_file(path, encoded(np.asarray(strip), KINDS[path.suffix.lower()], metadata)[0])
-        return
-    # One palette for all, or still parts of the picture would flicker.
-    palette = strip.quantize(256, method=Image.Quantize.MEDIANCUT)
-    order = frames + frames[-2:0:-1]
-    first, *rest = (image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for image in order)
-    with writing_file(path) as file:
-        first.save(file, "GIF", save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)
-
-
-def _captioned(picture: Float[np.ndarray, "rows cols 3"], text: str) -> Image.Image:
-    image = Image.fromarray((np.clip(picture, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8))
-    if text:
-        size = max(10, image.height // 20)
-        place = (size // 2, image.height - size - size // 2)
-        font, width = ImageFont.load_default(size), max(1, size // 12)
-        ImageDraw.Draw(image).text(place, text, "white", font, stroke_width=width, stroke_fill="black")
-    return image

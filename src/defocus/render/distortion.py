@@ -10,13 +10,16 @@ move by less than a pixel only where they are large, and between nodes the pictu
 by so much aside as where PSFs put them differs from the truth, the chief rays of the band's wavelengths.
 
 Where the lens sees more than the picture shows, there is no light. A lens of moderate barrel distortion has its frame
-filled: the picture is enlarged by up to MOST_ZOOM. Light is interpolated by cubic splines, over several points per
-pixel where the lens compresses the picture; depth takes the nearest pixel, so that no surface appears between two.
+filled: the picture is enlarged by up to MOST_ZOOM. Over a focus pull s grows as the lens is focused nearer: it
+breathes, and each picture is enlarged as its own s says. Light is interpolated by cubic splines, over several points
+per pixel where the lens compresses the picture; depth takes the nearest pixel, so that no surface appears between
+two.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -110,9 +113,13 @@ class LensDrawing:
         return np.maximum(total / points**2, 0.0)
 
 
-def find_drawing(camera: Camera, size: Size) -> LensDrawing:
-    """How the camera's lens draws pictures of `size`."""
-    distortion = find_distortion(camera, size)
+def find_drawing(camera: Camera, size: Size, *, bent: bool = True, zoom: float | None = None) -> LensDrawing:
+    """How the camera's lens draws pictures of `size`; one that is not `bent` draws them rectilinear.
+
+    `zoom` enlarges the picture before that; None: by what fills the frame.
+    """
+    distortion = find_distortion(camera, size) if bent else _straight(camera, size)
+    distortion = distortion if zoom is None else replace(distortion, zoom=zoom)
     places = distortion.source_map(size)
     inside = within(places, size)
     beyond = 1.0 - float(inside.mean())
@@ -126,6 +133,26 @@ def find_drawing(camera: Camera, size: Size) -> LensDrawing:
     }
     source_map = np.where(inside[..., None], places, np.nan).astype(np.float32)
     return LensDrawing(distortion, size, source_map, report, (text,) if beyond > 0.0 else ())
+
+
+def breathing_zooms(cameras: Sequence[Camera], size: Size, *, bent: bool) -> list[float]:
+    """By what each camera of a sweep enlarges one rectilinear picture: as its chief rays do, against the widest view.
+
+    The widest view shows the picture as it is, or as far enlarged as fills every frame of lenses that draw it `bent`.
+    """
+    lenses = [radial_distortion(camera, math.hypot(*size) / 2.0) for camera in cameras]
+    scale = min(lens.scale_px for lens in lenses)
+    growth = [lens.scale_px / scale for lens in lenses]
+    filling = max(_filling_zoom(lens, size) / factor for lens, factor in zip(lenses, growth, strict=True))
+    whole = filling if bent and 1.0 < filling <= MOST_ZOOM else 1.0
+    return [factor * whole for factor in growth]
+
+
+def _straight(camera: Camera, size: Size) -> RadialDistortion:
+    """A lens of the camera's scale without distortion."""
+    scale = float(camera.paraxial.image_scale) / (float(camera.pixel_um) * 1e-3)
+    radius = np.linspace(0.0, math.hypot(*size) / 2.0, HEIGHTS)
+    return RadialDistortion(radius, np.arctan(radius / scale), scale)
 
 
 def find_distortion(camera: Camera, size: Size) -> RadialDistortion:

@@ -71,7 +71,7 @@ class Photograph:
     sharp: Picture
     blurred: Picture
     report: dict[str, Any]
-    # With distortion, column and row of the sharp picture that each pixel of the blurred one shows; nan: beyond it.
+    # With distortion or a zoom, column and row of the sharp picture that each blurred pixel shows; nan: beyond it.
     source_map: Float[np.ndarray, "rows cols 2"] | None = None
 
     def __repr__(self) -> str:
@@ -105,7 +105,8 @@ class PhotographOptions:
     that of the sensor, without it a neutral one; without `sensor` the light is only clipped and encoded. `exact` PSFs
     have the diffraction of their wavelength, at many times the cost where pixels are large (`psf.engine`).
     `method` is one of those of `Camera.psf` but for the slow "huygens". With `distortion` the light is a rectilinear
-    picture, which the lens draws as it does (`render.distortion`).
+    picture, which the lens draws as it does (`render.distortion`). `zoom` enlarges the picture before it is blurred, as
+    lenses that breathe do; None: not, or with distortion by what fills the frame.
     `progress` is called with the stage and how much of it is done.
     """
 
@@ -120,6 +121,7 @@ class PhotographOptions:
     side: Side | None = None
     relative_illumination: bool = False
     distortion: bool = False
+    zoom: float | None = None
     saturation: float = 0.0
     noise: Noise | None = None
     seed: int = 0
@@ -143,6 +145,8 @@ class PhotographOptions:
                 raise DefocusError(f"{name} {value!r}; expected a whole number from {low} to {high}")
         check_number("step_px", self.step_px, "", "a positive number", math.inf)
         check_power("saturation", self.saturation)
+        if self.zoom is not None:
+            check_number("zoom", self.zoom, "", "a number from 0.1 to 10", 10.0, 0.1)
         if self.patch is not None and self.distortion:
             raise DefocusError("distortion is that of a whole picture; a patch has one place of the field everywhere")
         if self.patch is not None and self.nodes is not None:
@@ -188,7 +192,9 @@ def take_photograph(
     start = time.perf_counter()
     if options.saturation > 0.0:
         light = np.asarray(brighten(jnp.asarray(light), options.saturation))
-    sharp, drawing = light, find_drawing(camera, (cols, rows)) if options.distortion else None
+    sharp, drawing = light, None
+    if options.distortion or options.zoom not in (None, 1.0):
+        drawing = find_drawing(camera, (cols, rows), bent=options.distortion, zoom=options.zoom)
     if drawing is not None:
         depth = drawing.depth(depth)
         notes += drawing.notes
@@ -223,7 +229,8 @@ def take_photograph(
     if drawing is not None:
         start = time.perf_counter()
         sharpest = int(np.argmin(np.where(layers.used, np.abs(layers.coc_px), np.inf)))
-        light = drawing.light(light, colours_aside(camera, psfs, sharpest, (cols, rows), grid))
+        aside = colours_aside(camera, psfs, sharpest, (cols, rows), grid) if options.distortion else None
+        light = drawing.light(light, aside)
         seconds["distortion"] = time.perf_counter() - start
     start = time.perf_counter()
     blurred = render_photograph(
@@ -250,7 +257,8 @@ def take_photograph(
         "parts": options.parts,
         "method": options.method,
         "exact": options.exact,
-        "distortion": None if drawing is None else drawing.report,
+        "distortion": drawing.report if drawing is not None and options.distortion else None,
+        "zoom": 1.0 if drawing is None else round(drawing.distortion.zoom, 6),
         "saturation": options.saturation,
         "noise": None if options.noise is None else [float(options.noise.shot), float(options.noise.read_deviation)],
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
