@@ -53,6 +53,16 @@ def test_the_numbers_of_deeplens(gaussian: Callable[[Lens], object]) -> None:
         assert [s.get("is_aperture", False) for s in data["surfaces"]].index(True) == lens.stop
 
 
+def test_a_stop_within_glass_is_no_aperture_of_deeplens() -> None:
+    """DeepLens's `Aperture` has air on both sides: the Hologon would lose half of its middle element."""
+    lens = load_lens("zeiss-hologon-15-f8")
+    stop = json.loads(deeplens_text(lens))["surfaces"][lens.stop]
+    assert (stop["type"], stop["c"], stop["is_aperture"]) == ("Spheric", 0.0, True)
+    assert stop["mat2"] == "1.713/53.89"
+    tessar = load_lens("zeiss-tessar-50-f3.5")
+    assert json.loads(deeplens_text(tessar))["surfaces"][tessar.stop]["type"] == "Aperture"
+
+
 def surface_of_deeplens(record: dict) -> Surface:
     index, _, abbe = record["mat2"].partition("/")
     medium = AIR if index == "air" else model_glass(float(index), float(abbe))

@@ -48,7 +48,8 @@ def _surface(lens: Lens, i: int, s: Surface) -> dict[str, Any]:
     before = lens.surfaces[i - 1].medium if i else lens.object_medium
     stop = {"r": lens.aperture.value if lens.aperture.kind == "stop_radius" else s.semi_diameter, "is_aperture": True}
     common = {"idx": i, "mat2": _medium(s.medium), "d_next": s.thickness}
-    if i == lens.stop and not s.is_aspheric and math.isinf(s.radius) and before == s.medium:
+    # An Aperture of DeepLens lies in air; a stop within glass is a plane that is the aperture.
+    if i == lens.stop and not s.is_aspheric and math.isinf(s.radius) and before == s.medium and s.medium.is_air:
         return common | {"type": "Aperture", "is_square": False, "diffraction": False} | stop
     shape: dict[str, Any] = {"type": "Spheric", "r": s.semi_diameter, "c": s.curvature}
     if s.is_aspheric:
