@@ -27,6 +27,22 @@ def _any_lens_of_batch(_size: int, batched: list[bool], flags: Bool[Array, "*bat
     return any_lens(jnp.any(flags, axis=0) if batched[0] else flags), False
 
 
+def computed_once(always: Bool[Array, ""], function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function` of the arguments, which a processor computes once, however often its value is used.
+
+    XLA puts small operations into all the loops that use them, and a program may become several times as large. It
+    does not look into a branch: this is one, on a condition that is `always` true, which the compiler does not know.
+    """
+    if jax.default_backend() != "cpu":
+        return function(*arguments)
+    shapes = jax.eval_shape(function, *arguments)
+
+    def nothing(*_: Any) -> Any:
+        return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+    return jax.lax.cond(always, function, nothing, *arguments)
+
+
 def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array, ""] | int | None = None) -> Any:
     """`function` over the leading axis of every argument.
 

@@ -14,19 +14,11 @@ from jaxtyping import Array, Float
 
 from .pupil import ChiefRay, launch
 from .system import System
-from .trace import Trace, trace
+from .trace import Moved, Rays, Trace, trace
 
 FLATTER = (1.0, 0.75, 0.5, 0.25, 0.0)  # the sphere's 1 / R, over that of the sphere through the exit pupil
 APART = 0.15  # ds / dA over its median: where it is less, a caustic is near
 FARTHEST_PUPIL = 1e5  # mm; a sphere of this radius is flat enough, and rounding errors are still far below a wave
-
-
-class Moved(eqx.Module):
-    """Derivatives of traced rays by the place (x, y) in the launch plane where they start; x or y first."""
-
-    position: Float[Array, "2 3 rays"]
-    direction: Float[Array, "2 3 rays"]
-    stop_position: Float[Array, "2 2 rays"]
 
 
 def trace_differentials(
@@ -34,17 +26,17 @@ def trace_differentials(
 ) -> tuple[Trace, Moved]:
     """The rays that start at `offset` (mm, in the launch plane), with their exact derivatives."""
 
-    def send(offset: Float[Array, "2 rays"]) -> tuple[tuple[Array, Array, Array], Trace]:
-        traced = trace(system, launch(chief, offset[0], offset[1], vergence, system.index[0]))
-        return (traced.position, traced.direction, traced.stop_position), traced
+    def start(offset: Float[Array, "2 rays"]) -> Rays:
+        return launch(chief, offset[0], offset[1], vergence, system.index[0])
 
-    def differential(tangent: Float[Array, "2"]) -> tuple[tuple[Array, Array, Array], Trace]:
-        along = jnp.broadcast_to(tangent[:, None], offset.shape)
-        _, moved, traced = jax.jvp(send, (offset,), (along,), has_aux=True)
-        return moved, traced
+    def change(tangent: Float[Array, "2"]) -> Rays:
+        return jax.jvp(start, (offset,), (jnp.broadcast_to(tangent[:, None], offset.shape),))[1]
 
-    moved, traced = jax.vmap(differential, out_axes=(0, None))(jnp.eye(2))
-    return traced, Moved(*moved)
+    change_by_x_and_y = jax.vmap(change)(jnp.eye(2))
+    at_stop = jnp.zeros((2, *offset.shape))
+    traced = trace(system, start(offset), moved=Moved(change_by_x_and_y.position, change_by_x_and_y.direction, at_stop))
+    assert traced.moved is not None
+    return eqx.tree_at(lambda t: t.moved, traced, None), traced.moved
 
 
 def open_radius(traced: Trace, moved: Moved, centre: Float[Array, "3"], pupil: Float[Array, "3"]) -> Float[Array, ""]:

@@ -9,14 +9,12 @@ function theorem, of any order, so neither mode of differentiation goes through 
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .batch import any_lens
+from .batch import any_lens, computed_once
 
 NEWTON_STEPS = 12
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
@@ -37,6 +35,16 @@ class Shape(eqx.Module):
     def has_terms(self) -> bool:
         """Whether the bucket has aspheric terms at all."""
         return self.even.shape[-1] + self.odd.shape[-1] > 0
+
+    @property
+    def is_aspheric(self) -> Bool[Array, "*surfaces"]:
+        """Whether any of the terms is there."""
+        return jnp.any(self.even != 0.0, axis=-1) | jnp.any(self.odd != 0.0, axis=-1)
+
+    @property
+    def base(self) -> Shape:
+        """The conic alone."""
+        return Shape(self.curvature, self.conic, self.even[..., :0], self.odd[..., :0], self.scale)
 
 
 def sag(
@@ -105,10 +113,20 @@ def intersect(
         on_sheet = jnp.abs(z + t * n - height) < 1e-6
         return t, slope, hits & exists & on_sheet
 
-    t, shift = _meet(shape, position, direction, jax.lax.stop_gradient(jnp.where(hits, t, 0.0)))
-    r2 = (x + t * l) ** 2 + (y + t * m) ** 2
-    _, slope, exists = sag(shape, r2)
-    return t, slope, exists & (jnp.abs(shift) < TOLERANCE)
+    start = jax.lax.stop_gradient(jnp.where(hits, t, 0.0))
+    t, slope, shift = _meet(shape, position, direction, start)
+    return t, slope, jnp.abs(shift) < TOLERANCE
+
+
+def bending(shape: Shape, r2: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+    """Derivative of (dz/dr)/r by r² (1/mm³) at squared radius r2 (mm²)."""
+
+    def derivative(shape: Shape, r2: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
+        return jax.jvp(lambda r2: sag(shape, r2)[1], (r2,), (jnp.ones_like(r2),))[1]
+
+    if not shape.has_terms:
+        return derivative(shape, r2)
+    return jax.lax.cond(any_lens(shape.is_aspheric), derivative, lambda s, r2: derivative(s.base, r2), shape, r2)
 
 
 @jax.custom_jvp
@@ -117,31 +135,39 @@ def _meet(
     position: Float[Array, "3 *rays"],
     direction: Float[Array, "3 *rays"],
     start: Float[Array, "*rays"],
-) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"]]:
-    """Where the rays meet an asphere, from a start on its base conic, and the length of the last Newton step."""
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Float[Array, "*rays"]]:
+    """Where the rays meet an asphere, from a start on its base conic; the slope there, and the last Newton step.
+
+    The step is inf where there is no surface.
+    """
+
+    def polish(shape: Shape, position: Array, direction: Array, start: Array) -> tuple[Array, Array, Array]:
+        above, rate, slope, exists = _above(shape.base, position, direction, start)
+        shift = above / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
+        return start - shift, slope, jnp.where(exists, shift, jnp.inf)
+
     # Only surfaces that have terms are iterated on; where lenses are mapped one by one, this saves most of the work.
-    terms = jnp.any(shape.even != 0.0) | jnp.any(shape.odd != 0.0)
-
-    def leave(_shape: Shape, _position: Array, _direction: Array, start: Array) -> Array:
-        return start
-
-    def iterate(*arguments: Any) -> Array:
-        return jax.lax.cond(terms, _iterate, leave, *arguments)
-
-    t = jax.lax.cond(any_lens(terms), iterate, leave, shape, position, direction, start)
-    above, rate, _ = _above(shape, position, direction, t)
-    shift = above / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
-    return t - shift, shift
+    return jax.lax.cond(any_lens(shape.is_aspheric), _iterate, polish, shape, position, direction, start)
 
 
 @_meet.defjvp
 def _meet_derivative(primals, tangents):  # type: ignore[no-untyped-def]
     """dt = −dF / F_t for F(shape, ray, t) = 0; t comes from `_meet` itself, so the rule can be differentiated again."""
-    t, shift = _meet(*primals)
+    t, slope, shift = _meet(*primals)
     shape, position, direction, _ = primals
-    _, rate, _ = _above(shape, position, direction, t)
-    _, moved = jax.jvp(lambda s, p, d: _above(s, p, d, t)[0], primals[:-1], tangents[:-1])
-    return (t, shift), (-moved / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0), jnp.zeros_like(shift))
+
+    def height_and_slope(shape: Shape, position: Array, direction: Array, t: Array) -> tuple[Array, Array]:
+        above, _, slope, _ = _above(shape, position, direction, t)
+        return above, slope
+
+    at = (*primals[:-1], t)
+    _, (moved, steeper) = jax.jvp(height_and_slope, at, (*tangents[:-1], jnp.zeros_like(t)))
+    x, y, _ = position + t * direction
+    along = x * direction[0] + y * direction[1]
+    rate = direction[2] - slope * along
+    change = -moved / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
+    steeper = steeper + 2.0 * bending(shape, x * x + y * y) * along * change
+    return (t, slope, shift), (change, steeper, jnp.zeros_like(shift))
 
 
 def _iterate(
@@ -149,8 +175,8 @@ def _iterate(
     position: Float[Array, "3 *rays"],
     direction: Float[Array, "3 *rays"],
     start: Float[Array, "*rays"],
-) -> Float[Array, "*rays"]:
-    """Newton's iteration for the meeting with the front side of the surface.
+) -> tuple[Float[Array, "*rays"], Float[Array, "*rays"], Float[Array, "*rays"]]:
+    """Newton's iteration for the meeting with the front side of the surface: t, the slope there, the last step.
 
     A polynomial may fold back outside its clear aperture, and the ray leave it again through its back. On the front
     side the ray's height above the surface grows with t, so steps are taken as if it always did. Of the base conic,
@@ -161,19 +187,28 @@ def _iterate(
     l, m, n = direction
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
     plane = -z / forward
-    foot = sag(shape, (x + plane * l) ** 2 + (y + plane * m) ** 2)[0]
-    # All four at once: the compiler sees the surface's polynomial once instead of four times.
-    starts = jnp.stack([start, plane, (foot - z) / forward, jnp.zeros_like(plane)])
-    above, rate, exists = _above(shape, position, direction, starts)
-    missed = jnp.where(exists & (rate > LEAST_RATE) & ~jnp.isnan(above), jnp.abs(above), jnp.inf)
-    start = jnp.take_along_axis(starts, jnp.argmin(missed, axis=0)[None], axis=0)[0]
     longest = LONGEST_STEP * shape.scale
+    starts = 4
+    is_aspheric = shape.is_aspheric  # a batch may have lenses without terms here: they keep the closed form
 
-    def step(_i: Int[Array, ""], t: Float[Array, "*rays"]) -> Float[Array, "*rays"]:
-        above, rate, _ = _above(shape, position, direction, t)
-        return t - jnp.clip(above / jnp.maximum(rate, LEAST_RATE), -longest, longest)
+    # Starts are tried and steps taken in one loop: the compiler sees the surface's polynomial once.
+    def step(i: Int[Array, ""], state: tuple[Array, ...]) -> tuple[Array, ...]:
+        t, best, least, _slope, _shift = state
+        px, py = x + t * l, y + t * m
+        r2 = px * px + py * py
+        height, slope, exists = computed_once(i >= 0, sag, shape, r2)
+        above, rate = z + t * n - height, n - slope * (px * l + py * m)
+        missed = jnp.where(exists & (rate > LEAST_RATE) & ~jnp.isnan(above), jnp.abs(above), jnp.inf)
+        better = (missed < least) & (i < starts) & is_aspheric
+        best, least = jnp.where(better, t, best), jnp.where(better, missed, least)
+        shift = jnp.clip(above / jnp.maximum(rate, LEAST_RATE), -longest, longest)
+        foot = (t * n - above) / forward  # from the vertex plane: the sag below there
+        t = jax.lax.select_n(jnp.minimum(i, starts), plane, foot, jnp.zeros_like(t), best, t - shift * is_aspheric)
+        return t, best, least, slope, jnp.where(exists, shift, jnp.inf)
 
-    return jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
+    state = start, start, jnp.full_like(start, jnp.inf), jnp.zeros_like(start), jnp.zeros_like(start)
+    t, _, _, slope, shift = jax.lax.fori_loop(0, starts + NEWTON_STEPS + 1, step, state)
+    return t, slope, shift
 
 
 def _above(
@@ -181,10 +216,10 @@ def _above(
     position: Float[Array, "3 *rays"],
     direction: Float[Array, "3 *rays"],
     t: Float[Array, "*points"],
-) -> tuple[Float[Array, "*points"], Float[Array, "*points"], Bool[Array, "*points"]]:
-    """Height (mm) above the surface of the rays' points at t, its growth with t, and whether the surface is there."""
+) -> tuple[Float[Array, "*points"], Float[Array, "*points"], Float[Array, "*points"], Bool[Array, "*points"]]:
+    """Height (mm) above the surface of the rays' points at t, its growth with t, the slope, and whether it is there."""
     x, y, z = position
     l, m, n = direction
     px, py = x + t * l, y + t * m
     height, slope, exists = sag(shape, px * px + py * py)
-    return z + t * n - height, n - slope * (px * l + py * m), exists
+    return z + t * n - height, n - slope * (px * l + py * m), slope, exists

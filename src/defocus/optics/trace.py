@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .batch import any_lens
-from .surfaces import intersect
+from .surfaces import Shape, bending, intersect
 from .system import System
 
 BLOCK = 16  # surfaces that an accelerator decides on together
@@ -28,6 +28,14 @@ class Rays(eqx.Module):
     position: Float[Array, "*batch 3 rays"]
     direction: Float[Array, "*batch 3 rays"]
     path: Float[Array, "*batch rays"]
+
+
+class Moved(eqx.Module):
+    """Derivatives of rays by the place (x, y) in the launch plane where they start; x or y first."""
+
+    position: Float[Array, "*batch 2 3 rays"]
+    direction: Float[Array, "*batch 2 3 rays"]
+    stop_position: Float[Array, "*batch 2 2 rays"]
 
 
 class Trace(eqx.Module):
@@ -45,16 +53,18 @@ class Trace(eqx.Module):
     stop_position: Float[Array, "*batch 2 rays"]  # mm
     clips: Float[Array, "*batch surfaces rays"] | None  # r²/semi_diameter² − 1 per surface, if recorded
     points: Float[Array, "*batch surfaces 3 rays"] | None  # mm, intersections in each surface's frame, if recorded
+    moved: Moved | None = None  # if asked for
 
     @property
     def passes(self) -> Bool[Array, "*batch rays"]:
         return self.alive & (self.clip < 0.0)
 
 
-def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
+def trace(system: System, rays: Rays, *, record: bool = False, moved: Moved | None = None) -> Trace:
     """Trace rays, given in the frame of the first surface's vertex, through one lens to the image plane's frame.
 
-    `record` keeps the clipping functions and the intersection points of every surface.
+    `record` keeps the clipping functions and the intersection points of every surface; `moved` are derivatives of the
+    rays at their start, which are carried along.
     """
     count = rays.path.shape[-1]
     surfaces = (
@@ -74,17 +84,19 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         jnp.full(count, -1.0),
         jnp.full(count, -1),
         jnp.zeros((2, count)),
+        moved,
     )
 
     # Gradients compute a crossing again on their way back: its two hundred intermediate arrays, kept for each surface,
     # would make their program twice as large and four times as slow.
     @partial(jax.checkpoint, prevent_cse=False)
     def cross(carry, surface):  # type: ignore[no-untyped-def]
-        position, direction, path, alive, worst, worst_at, at_stop = carry
+        position, direction, path, alive, worst, worst_at, at_stop, moved = carry
         shape, thickness, semi_diameter, index, next_index, number = surface
         t, slope, hits = intersect(shape, position, direction)
         point = position + t * direction
-        refracted, transmits = refract(point, direction, slope, index / next_index)
+        ratio, is_stop = index / next_index, number == system.stop
+        refracted, transmits = refract(point, direction, slope, ratio)
         lives = alive & hits & transmits
         r2 = point[0] ** 2 + point[1] ** 2
         # A ray that meets the surface and is then totally reflected has a place on it, but does not pass it.
@@ -99,7 +111,8 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
             lives,
             jnp.where(is_worse, clip_or_death, worst),
             jnp.where(is_worse, number, worst_at),
-            jnp.where(number == system.stop, point[:2], at_stop),
+            jnp.where(is_stop, point[:2], at_stop),
+            None if moved is None else _crossed(moved, shape, direction, t, point, slope, ratio, lives, is_stop),
         )
         return carry, ((clip, place) if record else None)
 
@@ -128,9 +141,40 @@ def trace(system: System, rays: Rays, *, record: bool = False) -> Trace:
         blocks = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), surfaces)
         end, records = jax.lax.scan(some, start, blocks)
         records = jax.tree.map(lambda leaf: leaf.reshape(system.surfaces, *leaf.shape[2:]), records)
-    position, direction, path, alive, clip, clip_surface, at_stop = end
+    position, direction, path, alive, clip, clip_surface, at_stop, moved = end
     clips, points = records if record else (None, None)
-    return Trace(position, direction, path, alive, clip, clip_surface, at_stop, clips, points)
+    return Trace(position, direction, path, alive, clip, clip_surface, at_stop, clips, points, moved)
+
+
+def _crossed(
+    moved: Moved,
+    shape: Shape,
+    direction: Float[Array, "3 rays"],
+    t: Float[Array, " rays"],
+    point: Float[Array, "3 rays"],
+    slope: Float[Array, " rays"],
+    ratio: Float[Array, ""],
+    lives: Bool[Array, " rays"],
+    is_stop: Bool[Array, ""],
+) -> Moved:
+    """The derivatives of rays behind a surface that they meet at `point`, after t mm along `direction`.
+
+    By hand up to the refraction: the meeting's derivative follows from the normal, and its second one is the slope's.
+    """
+    normal = jnp.stack([-slope * point[0], -slope * point[1], jnp.ones_like(slope)])
+    rate = jnp.sum(normal * direction, axis=0)
+    at = moved.position + t * moved.direction
+    at = at - jnp.sum(normal * at, axis=1, keepdims=True) / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0) * direction
+    steeper = 2.0 * bending(shape, point[0] ** 2 + point[1] ** 2) * (point[0] * at[:, 0] + point[1] * at[:, 1])
+
+    def turned(*change: Array) -> Float[Array, "3 rays"]:
+        return jax.jvp(lambda p, d, s: refract(p, d, s, ratio)[0], (point, direction, slope), change)[1]
+
+    return Moved(
+        jnp.where(lives, at, moved.position),
+        jnp.where(lives, jax.vmap(turned)(at, moved.direction, steeper), moved.direction),
+        jnp.where(is_stop, at[:, :2], moved.stop_position),
+    )
 
 
 def refract(
@@ -143,13 +187,16 @@ def refract(
 
     Returns the new unit directions and whether each ray is transmitted (not totally reflected).
     """
-    steepness = jnp.sqrt(1.0 + slope**2 * (point[0] ** 2 + point[1] ** 2))
-    normal = jnp.stack([-slope * point[0], -slope * point[1], jnp.ones_like(slope)]) / steepness
-    cosine = jnp.sum(normal * direction, axis=0)
+    (x, y, z), (l, m, n) = point, direction
+    steepness = jnp.sqrt(1.0 + slope**2 * (x**2 + y**2))
+    cosine = (n - slope * (x * l + y * m)) / steepness
     argument = 1.0 - ratio**2 * (1.0 - cosine**2)
     transmits = (argument > 0.0) & (cosine > 0.0)
     cosine_behind = jnp.sqrt(jnp.where(transmits, argument, 1.0))
-    return ratio * direction + (cosine_behind - ratio * cosine) * normal, transmits
+    bend = (cosine_behind - ratio * cosine) / steepness
+    # The normal is (−slope x, −slope y, 1); written so, no array is put together.
+    upright = jnp.array([0.0, 0.0, 1.0]).reshape(3, *[1] * slope.ndim)
+    return ratio * direction + bend * (upright * (1.0 + slope * z) - slope * point), transmits
 
 
 def to_plane(traced: Trace, z: Float[Array, ""] | float = 0.0) -> Float[Array, "2 rays"]:

@@ -36,10 +36,10 @@ from jaxtyping import Array, Bool, Float
 from .focus import meeting_point
 from .paraxial import FirstOrder, first_order
 from .pupil import ChiefRay, launch
-from .reference_sphere import Moved, least_stretch, on_sphere, open_radius, stretch_on_sphere, trace_differentials
+from .reference_sphere import least_stretch, on_sphere, open_radius, stretch_on_sphere, trace_differentials
 from .rim import Iris, Rim, find_rim
 from .system import System
-from .trace import Trace, to_plane, trace
+from .trace import Moved, Trace, to_plane, trace
 from .zernike import basis, cosine_modes
 
 DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the meridian
