@@ -59,11 +59,15 @@ def trace_points(
     method: Method,
     *,
     depth_series: bool = False,
+    few: bool = False,
 ) -> TracedRequests:
-    """One request for each camera, depth (m) and field position, ready for PSFs in windows of any size."""
+    """One request for each camera, depth (m) and field position, ready for PSFs in windows of any size.
+
+    `few` takes programs that compile fast and run slowly.
+    """
     requests = make_requests(cameras, depth_m, field)
     if method in ENGINE_METHODS:
-        return TracedRequests(requests, bands, ENGINE_METHODS[method], depth_series=depth_series)
+        return TracedRequests(requests, bands, ENGINE_METHODS[method], depth_series=depth_series, few=few)
     from .psf.comparison import ComparisonRequests
 
     fronts = [max(float(camera.first_order.front_focus) * 1e-3, 0.0) for camera in cameras]

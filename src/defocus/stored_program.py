@@ -97,7 +97,9 @@ class StoredProgram:
         return lambda *arguments: jax.tree.unflatten(structure, run(*jax.tree.leaves(arguments)))
 
 
-def stored_program(function: Callable[..., Any], *parts: Callable[..., Any], **facts: Any) -> Callable[..., Any]:
+def stored_program(
+    function: Callable[..., Any], *parts: Callable[..., Any], quick: bool = False, **facts: Any
+) -> Callable[..., Any]:
     """A `StoredProgram` of a function that is made of other functions and of facts, which make its name.
 
     Compiled alone where one of them is not at the top of a module of the package: a stored program is found by its name
@@ -108,7 +110,7 @@ def stored_program(function: Callable[..., Any], *parts: Callable[..., Any], **f
         return jax.jit(function)
     details = [f"{name}={value}" for name, value in facts.items()]
     function.__qualname__ = f"{function.__name__}({', '.join(names + details)})"
-    return StoredProgram(function)
+    return StoredProgram(function, quick=quick)
 
 
 def _load(file: Path) -> tuple[Any, Any] | None:
@@ -133,7 +135,13 @@ def _load(file: Path) -> tuple[Any, Any] | None:
 @functools.cache
 def _initialise_lapack() -> None:
     """Have JAX find LAPACK's functions, as it does when it lowers a call of one: stored programs rely on them."""
-    jax.jit(jax.numpy.linalg.cholesky).lower(np.eye(1))
+    from jaxlib import lapack
+
+    initialise = getattr(getattr(lapack, "_lapack", None), "initialize", None)
+    if initialise is not None:
+        initialise()
+    else:
+        jax.jit(jax.numpy.linalg.cholesky).lower(np.eye(1))  # which takes ten times as long
 
 
 def _store(program: Any, structure: Any, file: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from inspect import unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,6 +46,7 @@ from .sampling import (
     needed_supersampling,
     supersampling_bucket,
 )
+from .stored_gradient import StoredGradient
 from .wavefronts import WavefrontBlock, Wavefronts, backend_kind, point_wavefronts, wavefront_blocks
 from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
 
@@ -171,10 +173,16 @@ class TracedRequests:
     """Requests whose wavefronts are known: PSFs of any size, for any pixels, without tracing again."""
 
     def __init__(
-        self, requests: Requests, bands: Bands, method: PsfMethod = WAVE, *, depth_series: bool = False
+        self,
+        requests: Requests,
+        bands: Bands,
+        method: PsfMethod = WAVE,
+        *,
+        depth_series: bool = False,
+        few: bool = False,
     ) -> None:
         self.requests, self.bands, self.method = requests, bands, method
-        blocks_of = series_blocks if depth_series else wavefront_blocks
+        blocks_of = series_blocks if depth_series else partial(wavefront_blocks, few=few)
         self.blocks = list(blocks_of(requests, bands, method.wavefront))
 
     def psfs(
@@ -264,7 +272,9 @@ class TracedRequests:
         points = _counts(finest, asked or points_each, several)
         estimates = {}
         if self.method is WAVE and not (options.exact or options.samples or asked):
-            error = np.minimum(np.asarray(_ray_errors(block.arrays, pitch))[places, : block.waves], LARGEST_ERROR)
+            counts = np.array([places.max(initial=-1) + 1, block.waves])
+            error = np.asarray(_RAY_ERRORS(block.arrays, pitch, counts))[places, : block.waves]
+            error = np.minimum(error, LARGEST_ERROR)
             estimates, rays = {"ray_error": error}, error <= RAY_ERROR
             # The widest colour's cells for all of them: one program.
             blur_px = np.abs(optics.wavefront.blur).max((1, 2, 3))[:, None] / pixel[:, None]
@@ -348,9 +358,18 @@ def _in_batches(
         yield parts[-len(ahead)], jax.device_get(ahead.popleft())
 
 
-@StoredProgram
-def _take_pupils(pupils: PupilFunction, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> PupilFunction:
+@jax.jit
+def _take_on_device(pupils: PupilFunction, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> PupilFunction:
     return jax.tree.map(lambda leaf: leaf[rows, waves], pupils)
+
+
+def _take_pupils(
+    pupils: PupilFunction, rows: Int[np.ndarray, " batch"], waves: Int[np.ndarray, " batch"]
+) -> PupilFunction:
+    """Some of the pupils; a processor has their numbers where numpy finds them, without a program."""
+    if backend_kind() == "cpu":
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows, waves], pupils)
+    return _take_on_device(pupils, rows, waves)
 
 
 @cache
@@ -360,7 +379,7 @@ def _pixel_program(count: SampleCount) -> Callable[..., Any]:
     def on_pixels(*arguments: Any) -> Any:
         return _on_pixels(*arguments, count=count)
 
-    return stored_program(on_pixels, count)
+    return stored_program(on_pixels, count, quick=True)
 
 
 def _on_pixels(
@@ -395,11 +414,15 @@ def _on_pixels(
     )
 
 
-@StoredProgram
-def _ray_errors(waves: Wavefronts, pixel: Float[Array, " requests"]) -> Float[Array, "requests waves"]:
-    """How far the light of rays is off on these pixels: an estimate, in relative L1."""
+def _ray_errors(
+    waves: Wavefronts, pixel: Float[Array, " requests"], counts: Int[Array, "2"]
+) -> Float[Array, "requests waves"]:
+    """How far the light of rays is off on these pixels: an estimate, in relative L1, of the first `counts` of them."""
     wavefront = waves.wavefront
-    return ray_error(waves.pupil, pixel[:, None] * 2.0 * wavefront.radius / wavefront.wavelength)
+    return ray_error(waves.pupil, pixel[:, None] * 2.0 * wavefront.radius / wavefront.wavelength, counts)
+
+
+_RAY_ERRORS = StoredProgram(_ray_errors, quick=True)
 
 
 def _counts(
@@ -575,3 +598,9 @@ def point_psf(
         "sensor_z_mm": pose.sensor_z,
         "blur_mm": jnp.max(jnp.abs(wavefront.blur)),
     }
+
+
+@cache
+def differentiated_psf(**facts: Any) -> StoredGradient:
+    """`point_psf` with these keyword arguments, for `jax.grad` and `jax.jvp` outside of `jax.jit`: stored programs."""
+    return StoredGradient(unwrap(point_psf), **facts)

@@ -140,11 +140,16 @@ def _find_poses(
     return over_lenses(partial(find_pose, derivative=False), system, height, focus, shift, count=count)
 
 
-find_poses = StoredProgram(_find_poses)
+find_poses, find_few_poses = StoredProgram(_find_poses), StoredProgram(_find_poses, quick=True)
 
 
-def poses_of(requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str) -> Callable[[Sequence[int]], Pose]:
-    """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host."""
+def poses_of(
+    requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str, *, few: bool = False
+) -> Callable[[Sequence[int]], Pose]:
+    """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host.
+
+    `few` takes a program that compiles fast and runs slowly.
+    """
     points = requests.points
     numbers: dict[tuple[int, float, float, float | None], int] = {}
     own: dict[int, int] = {}
@@ -167,7 +172,8 @@ def poses_of(requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str)
         padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
         systems = systems_of(requests, padded, bucket)
         at = points.take(padded)
-        blocks.append(find_poses(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
+        find = find_few_poses if few else find_poses
+        blocks.append(find(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
     poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(blocks))
     return lambda chosen: jax.tree.map(lambda leaf: leaf[[own[row] for row in chosen]], poses)
 

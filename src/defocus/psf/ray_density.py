@@ -202,14 +202,19 @@ def ray_extent(pupil: PupilFunction, samples: int = 48) -> tuple[Float[Array, "2
     return jnp.asarray(spread), jnp.sort(distance.ravel())[count // 2]
 
 
-def ray_error(pupils: PupilFunction, fringes: Float[Array, "requests waves"]) -> Float[Array, "requests waves"]:
+def ray_error(
+    pupils: PupilFunction, fringes: Float[Array, "requests waves"], counts: Int[Array, "2"]
+) -> Float[Array, "requests waves"]:
     """About how far the PSFs of rays are off, in relative L1, on pixels that hold so many of the finest `fringes`.
 
+    `counts` are the requests and wavelengths that a processor computes; others may be anything.
     Light from opposite edges of a pupil with Fresnel number F interferes with a contrast of 1 / √F, and a pixel takes
     the mean over its fringes. Where the curvature changes much over the pupil, it does so within a fringe of the rim,
     and the parabola there is no longer one. Found by comparison with light waves, which are 0.005 from it at the best.
     """
-    least, largest = over_lenses(lambda row: over_lenses(fresnel_numbers, row), pupils)
+    least, largest = over_lenses(
+        lambda row: over_lenses(fresnel_numbers, row, count=counts[1]), pupils, count=counts[0]
+    )
     return jnp.maximum(1.0, largest / least / 2.0) / (jnp.sqrt(least) * fringes)
 
 

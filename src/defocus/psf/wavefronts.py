@@ -100,9 +100,12 @@ def wavefront_on_sphere(
 
 
 def wavefront_blocks(
-    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere
+    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere, *, few: bool = False
 ) -> Iterator[WavefrontBlock]:
-    """The wavefronts of all requests, a few thousand at a time."""
+    """The wavefronts of all requests, a few thousand at a time; `few` takes programs that compile fast and run slowly.
+
+    That is not decided by the number of requests here: equal requests shall have equal bits in batches of any size.
+    """
     waves = bands.every_nm
     kind = backend_kind()
     # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
@@ -111,14 +114,14 @@ def wavefront_blocks(
     places: list[int] = []
     batches: list[Wavefronts] = []
     for bucket, members in _groups(requests, kind):
-        poses = poses_of(requests, members, bucket, kind)
+        poses = poses_of(requests, members, bucket, kind, few=few)
         for start in range(0, len(members), AT_ONCE[kind]):
             part = members[start : start + AT_ONCE[kind]]
             padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
             different, which = np.unique(requests.lens[padded], return_inverse=True)
             index = np.stack([requests.lenses[k].indices(computed, bucket.surfaces) for k in different])
             stand = poses(padded)
-            found = wavefront_program(find)(
+            found = wavefront_program(find, few)(
                 systems_of(requests, padded, bucket),
                 index[which],
                 np.array(computed) * 1e-6,
@@ -187,8 +190,8 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
 
 
 @lru_cache
-def wavefront_program(find: FindWavefront) -> Callable[..., Wavefronts]:
-    """The program that finds the wavefronts of a batch."""
+def wavefront_program(find: FindWavefront, few: bool = False) -> Callable[..., Wavefronts]:
+    """The program that finds the wavefronts of a batch; for a `few` one that compiles fast and runs slowly."""
 
     def find_wavefronts(
         system: System,
@@ -206,7 +209,7 @@ def wavefront_program(find: FindWavefront) -> Callable[..., Wavefronts]:
 
         return over_lenses(one, system, index, points, poses, count=counts[0])
 
-    return stored_program(find_wavefronts, find)
+    return stored_program(find_wavefronts, find, quick=few)
 
 
 def point_wavefronts(
