@@ -388,7 +388,8 @@ class Camera(eqx.Module):
         """The wavefronts of many points on the host, [point, wavelength]."""
         from .psf.wavefronts import wavefronts_of
 
-        return wavefronts_of(make_requests([self] * len(depth_m), depth_m, field), parse_bands(bands))
+        requests = make_requests([self] * len(depth_m), depth_m, field)
+        return wavefronts_of(requests, parse_bands(bands), few=len(requests) <= FEW)
 
     def photograph(self, linear: np.ndarray, depth_m: np.ndarray, **options: Any) -> Photograph:
         """A sharp photograph (linear sRGB, [rows, cols, 3]) with its depth (m, [rows, cols]), taken through this lens.

@@ -14,6 +14,7 @@ import os
 import pickle
 import platform
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,8 +91,9 @@ class StoredProgram:
 
             # A name that JAX's own cache cannot know: XLA cannot serialise what it has itself read from there.
             flat.__name__ = f"stored_{self._name}_{secrets.token_hex(8)}"
-            compiled = jax.jit(flat, **self._options).lower(*leaves).compile()
-            program = compiled, out[0]
+            lowered = jax.jit(flat, **self._options).lower(*leaves)
+            with _NO_OTHER_COPY:
+                program = lowered.compile(), out[0]
             _store(*program, file)
         run, structure = program
         return lambda *arguments: jax.tree.unflatten(structure, run(*jax.tree.leaves(arguments)))
@@ -168,6 +170,31 @@ def _alone(folder: Path) -> Iterator[None]:
     folder.mkdir(mode=0o700, exist_ok=True)
     with FileLock(folder / ".lockfile", timeout=LONGEST_WAIT_S):
         yield
+
+
+class _NoOtherCopy:
+    """While it is entered, by any thread, JAX writes no program to its own cache: nobody would ask for ours there."""
+
+    SETTING = "jax_persistent_cache_min_compile_time_secs"
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._shortest_s = threading.Lock(), 0, 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._shortest_s = _CONFIG.values[self.SETTING]
+                _CONFIG.update(self.SETTING, float("inf"))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                _CONFIG.update(self.SETTING, self._shortest_s)
+
+
+_NO_OTHER_COPY = _NoOtherCopy()
 
 
 def _mark_use(file: Path) -> None:

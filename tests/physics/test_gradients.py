@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,6 +22,7 @@ from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
 from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
+from defocus.psf.stored_gradient import StoredGradient
 from defocus.stored_program import QUICK
 
 from .harness import PLAIN, SMALL, trace_items
@@ -231,3 +234,38 @@ def test_psfs_of_many_depths_by_vmap_are_those_of_a_loop() -> None:
         assert float(np.abs(np.asarray(got) - alone.array[0]).sum()) < 1e-6
     with pytest.raises(DefocusError, match="give a size"):
         jax.vmap(lambda depth: camera.psf(depth).array)(depths)
+
+
+def test_a_stored_gradient_is_not_traced_again_and_has_every_derivative(tmp_path: Path) -> None:
+    traces = []
+
+    def waves(lens: dict[str, jax.Array], depth: jax.Array, *, power: int) -> tuple[jax.Array, dict[str, jax.Array]]:
+        traces.append(power)
+        field = jnp.sin(lens["curvature"] * depth) ** power
+        return field, {"sum": jnp.sum(field * lens["number"]), "depth": jnp.max(depth)}
+
+    curvature, depth, number = np.linspace(0.2, 1.0, 4), np.linspace(0.7, 0.9, 4), np.arange(4)
+
+    def loss(curvature: jax.Array, depth: jax.Array, *, plain: bool = False) -> jax.Array:
+        function = (lambda *a: waves(*a, power=3)) if plain else StoredGradient(waves, power=3)
+        field, report = function({"curvature": curvature, "number": number}, depth)
+        return jnp.sum(field**2) + report["sum"]
+
+    def jitted(function: Any) -> Any:
+        return jax.jit(jax.grad(function))
+
+    folder = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        first = jax.grad(loss, argnums=(0, 1))(curvature, depth)
+        assert len(list(tmp_path.glob("jit_stored_*-cache"))) == 2  # there and back
+        traces.clear()
+        again = jax.grad(loss, argnums=(0, 1))(curvature, depth)
+        assert not traces
+        for one, other in zip(first, again, strict=True):
+            np.testing.assert_array_equal(one, other)
+        for derivative in (jax.grad, jax.jacfwd, jax.jacrev, jax.hessian, jitted):
+            value, expected = (derivative(partial(loss, plain=plain))(curvature, depth) for plain in (False, True))
+            np.testing.assert_allclose(value, expected, rtol=1e-12, err_msg=str(derivative))
+    finally:
+        jax.config.update("jax_compilation_cache_dir", folder)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -125,6 +124,11 @@ def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucke
 
     The stop's semi-diameter is what the lens's aperture asks for; other unknown semi-diameters become inf.
     """
+    return jax.device_put(_packed(lenses, wavelength_nm, bucket))
+
+
+def _packed(lenses: Sequence[Lens], wavelength_nm: float, bucket: Bucket | None) -> System:
+    """`pack` in numpy: each operation of JAX outside a program is a program of its own, and compiles."""
     if bucket is None:
         bucket = Bucket(*map(max, zip(*map(bucket_of, lenses), strict=True)))
     shape = (len(lenses), bucket.surfaces)
@@ -156,9 +160,8 @@ def pack(lenses: Sequence[Lens], wavelength_nm: float = D_LINE_NM, bucket: Bucke
                 else:
                     arrays["odd"][row, i, (power - 3) // 2] = coefficient
         arrays["index"][row] = padded_indices(lens, wavelength_nm, bucket.surfaces)
-    # In numpy up to here: each operation of JAX outside a program is a program of its own, and compiles.
     arrays["semi_diameter"][np.arange(len(lenses)), arrays["stop"]] = _stop_radii(arrays, lenses, bucket)
-    return System(**{name: jnp.asarray(value) for name, value in arrays.items()})
+    return System(**arrays)
 
 
 def padded_indices(lens: Lens, wavelength_nm: float, surfaces: int) -> Float[np.ndarray, " media"]:
@@ -175,14 +178,18 @@ def _stop_radii(arrays: dict[str, np.ndarray], lenses: Sequence[Lens], bucket: B
     radii = np.array([x.aperture.value if own else math.nan for x, own in zip(lenses, by_radius, strict=True)], float)
     if np.isnan(radii).any():
         index = np.stack([padded_indices(lens, D_LINE_NM, bucket.surfaces) for lens in lenses])
-        at_d_line = System(**{name: jnp.asarray(value) for name, value in (arrays | {"index": index}).items()})
+        at_d_line = System(**(arrays | {"index": index}))
         radii = np.where(np.isnan(radii), stop_radius_for(at_d_line, lenses), radii)
     return radii
 
 
 def pack_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
     """A single lens without a batch axis, in a common bucket: what compiles for one lens serves the next."""
-    return pack([lens], wavelength_nm, common_bucket(lens))[0]
+    return jax.device_put(_packed_one(lens, wavelength_nm))
+
+
+def _packed_one(lens: Lens, wavelength_nm: float = D_LINE_NM) -> System:
+    return jax.tree.map(lambda leaf: np.asarray(leaf[0]), _packed([lens], wavelength_nm, common_bucket(lens)))
 
 
 class PackedLens(eqx.Module):
@@ -194,7 +201,7 @@ class PackedLens(eqx.Module):
     @staticmethod
     def of(lens: Lens) -> PackedLens:
         """The lens in a common bucket."""
-        return PackedLens(lens, jax.tree.map(np.asarray, pack_one(lens)))
+        return PackedLens(lens, _packed_one(lens))
 
     def indices(self, wavelengths_nm: Sequence[float], surfaces: int | None = None) -> Float[Any, "waves media"]:
         """Refractive indices at each wavelength, padded to so many surfaces (as many as the system has).

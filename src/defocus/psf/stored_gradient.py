@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -165,7 +166,7 @@ def _push_batch(arguments: Any, axes: Any, **options: Any) -> tuple[list[Any], l
 
 
 _tangents.def_impl(_push)
-_tangents.def_abstract_eval(lambda *_, shapes, **__: [jax.core.ShapedArray(*shape) for shape in shapes])
+_tangents.def_abstract_eval(lambda *_, shapes, **__: [ShapedArray(*shape) for shape in shapes])
 ad.primitive_transposes[_tangents] = _pull
 ad.primitive_jvps[_tangents] = _push_derivative
 batching.primitive_batchers[_tangents] = _push_batch

@@ -139,9 +139,9 @@ def wavefront_blocks(
         yield WavefrontBlock(rows, places, len(waves), _joined(batches))
 
 
-def wavefronts_of(requests: Requests, bands: Bands) -> Wavefronts:
-    """The wavefronts alone, in the order of the requests, on the host."""
-    blocks = list(wavefront_blocks(requests, bands))
+def wavefronts_of(requests: Requests, bands: Bands, *, few: bool = False) -> Wavefronts:
+    """The wavefronts alone, in the order of the requests, on the host; `few` as for `wavefront_blocks`."""
+    blocks = list(wavefront_blocks(requests, bands, few=few))
     order = np.argsort([row for block in blocks for row in block.rows])
     parts = [block.cut(block.arrays) for block in blocks]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *parts)
