@@ -188,8 +188,8 @@ def _iterate(
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
     plane = -z / forward
     longest = LONGEST_STEP * shape.scale
-    starts = 4
-    is_aspheric = shape.is_aspheric  # a batch may have lenses without terms here: they keep the closed form
+    starts, last = 4, 4 + NEWTON_STEPS
+    is_aspheric = shape.is_aspheric  # a batch may have lenses without terms here: they end as `polish` does
 
     # Starts are tried and steps taken in one loop: the compiler sees the surface's polynomial once.
     def step(i: Int[Array, ""], state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -203,11 +203,12 @@ def _iterate(
         best, least = jnp.where(better, t, best), jnp.where(better, missed, least)
         shift = jnp.clip(above / jnp.maximum(rate, LEAST_RATE), -longest, longest)
         foot = (t * n - above) / forward  # from the vertex plane: the sag below there
-        t = jax.lax.select_n(jnp.minimum(i, starts), plane, foot, jnp.zeros_like(t), best, t - shift * is_aspheric)
+        moved = t - jnp.where(is_aspheric | (i == last), shift, 0.0)
+        t = jax.lax.select_n(jnp.minimum(i, starts), plane, foot, jnp.zeros_like(t), best, moved)
         return t, best, least, slope, jnp.where(exists, shift, jnp.inf)
 
     state = start, start, jnp.full_like(start, jnp.inf), jnp.zeros_like(start), jnp.zeros_like(start)
-    t, _, _, slope, shift = jax.lax.fori_loop(0, starts + NEWTON_STEPS + 1, step, state)
+    t, _, _, slope, shift = jax.lax.fori_loop(0, last + 1, step, state)
     return t, slope, shift
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.ndimage import map_coordinates
 
 FINE = 1024  # subdivided pixels across the window
 UP = math.pi / 2.0
@@ -53,10 +52,23 @@ def sections(
     place = np.arange(-size, size + 0.25, 0.25)
 
     def line(angle: float) -> Float[np.ndarray, "bands steps"]:
-        where = np.stack([row - place * math.sin(angle), column + place * math.cos(angle)])
-        return np.stack([map_coordinates(np.asarray(band, float), where, order=1, cval=np.nan) for band in psf])
+        return _bilinear(psf, row - place * math.sin(angle), column + place * math.cos(angle))
 
     return place, line(azimuth), line(azimuth - UP)
+
+
+def _bilinear(
+    psf: Float[np.ndarray, "bands rows columns"], row: Float[np.ndarray, " steps"], column: Float[np.ndarray, " steps"]
+) -> Float[np.ndarray, "bands steps"]:
+    """Values between pixel centres, nan beyond the outermost; ours: importing SciPy takes 0.3 s of a PSF's 3."""
+    rows, columns = psf.shape[-2:]
+    upper, left = (np.clip(np.floor(v), 0, n - 1).astype(int) for v, n in ((row, rows), (column, columns)))
+    lower, right = np.minimum(upper + 1, rows - 1), np.minimum(left + 1, columns - 1)
+    down, along = row - upper, column - left
+    above = psf[:, upper, left] * (1.0 - along) + psf[:, upper, right] * along
+    below = psf[:, lower, left] * (1.0 - along) + psf[:, lower, right] * along
+    inside = (row >= 0) & (row <= rows - 1) & (column >= 0) & (column <= columns - 1)
+    return np.where(inside, above * (1.0 - down) + below * down, np.nan)
 
 
 def encircled_energy(
