@@ -125,7 +125,7 @@ def _shapes(leaves: Sequence[Any]) -> Shapes:
 
 
 # Residuals, numbers, and changes of the moved ones → changes of the value, linear in the last.
-_tangents = Primitive("stored_tangents")
+_tangents: Any = Primitive("stored_tangents")
 _tangents.multiple_results = True
 
 
