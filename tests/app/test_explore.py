@@ -44,20 +44,46 @@ def darkroom(folder: PrivateFolder) -> Darkroom:
 # Rays
 
 
+HEIGHTS = (0.0, 0.3, 0.6, 1.0)
+
+
+def _portrait_camera() -> Camera:
+    return Camera(load_lens("sigma-85-f1.4"), focus_m=2.0, pixels=(240, 160))
+
+
+def _compare_with_waves(pencils: Pencils, camera: Camera, number: int, azimuth: float, depth_m: float) -> None:
+    z = pencils.sensor_z_mm(camera)
+    assert z == pytest.approx(float(camera.sensor_z_mm), abs=0.03)  # a fiftieth of a pixel of blur
+    psf = pencils.psf(camera, number, azimuth, depth_m, z, 33)
+    at = 0.9999 * HEIGHTS[number]
+    waves = camera.psf(depth_m, (at * math.cos(azimuth), at * math.sin(azimuth)), 33, coarse=True).array
+    assert np.abs(psf - waves).sum() / 3.0 < 0.2
+    assert np.abs(psf[:, :, ::-1] - waves).sum() / 3.0 > 0.3  # mirrored it would be another
+
+
 def test_rays_of_a_preview_agree_with_light_waves() -> None:
-    """Orientation, vignetting, defocus on both sides, and blades."""
-    camera = Camera(load_lens("sigma-85-f1.4"), focus_m=2.0, pixels=(240, 160))
-    heights = (0.0, 0.3, 0.6, 1.0)
-    pencils = Pencils.of(camera, heights, 0.5)
-    cases = [(camera, 3, -2.5, 1.0), (camera, 2, 0.3, 4.0), (camera.stopped(2.4, 7), 3, -2.5, 1.0)]
-    for own, number, azimuth, depth in cases:
-        z = pencils.sensor_z_mm(own)
-        assert z == pytest.approx(float(own.sensor_z_mm), abs=0.03)  # a fiftieth of a pixel of blur
-        psf = pencils.psf(own, number, azimuth, depth, z, 33)
-        at = 0.9999 * heights[number]
-        waves = own.psf(depth, (at * math.cos(azimuth), at * math.sin(azimuth)), 33).array
-        assert np.abs(psf - waves).sum() / 3.0 < 0.2
-        assert np.abs(psf[:, :, ::-1] - waves).sum() / 3.0 > 0.3  # mirrored it would be another
+    """Orientation, vignetting and defocus."""
+    camera = _portrait_camera()
+    _compare_with_waves(Pencils.of(camera, HEIGHTS, 0.5), camera, 3, -2.5, 1.0)
+
+
+@pytest.mark.long
+def test_rays_of_a_preview_agree_with_light_waves_behind_the_focus_and_with_blades() -> None:
+    camera = _portrait_camera()
+    pencils = Pencils.of(camera, HEIGHTS, 0.5)
+    _compare_with_waves(pencils, camera, 2, 0.3, 4.0)
+    _compare_with_waves(pencils, camera.stopped(2.4, 7), 3, -2.5, 1.0)
+
+
+def test_blades_show_a_corner_upwards_before_the_focus_and_downwards_behind_it() -> None:
+    camera = _portrait_camera().stopped(2.0, 5)
+    pencils = Pencils.of(camera, HEIGHTS, 0.5)
+    z = pencils.sensor_z_mm(camera)
+    for depth, turn in ((1.0, 1.0), (6.0, -1.0)):
+        light = pencils.psf(camera, 0, 0.7, depth, z, 33)[1].sum(1)
+        rows = light[light > 1e-4]
+        top, bottom = rows[:3].sum(), rows[-3:].sum()
+        assert (bottom / top) ** turn > 1.5  # a corner is narrow, a side is wide
 
 
 def test_light_that_is_shared_among_pixels_keeps_its_place_and_its_sum() -> None:
@@ -75,10 +101,10 @@ def test_a_preview_is_like_the_photograph_of_the_same_size() -> None:
     shot = Shot(settled(LENS, 2.0, 0, 2.0)[0], picture)
     linear, depth = picture.small
     camera = shot.setting.camera(depth.shape[::-1])
-    finished = camera.photograph(linear, depth, sensor=False).blurred.srgb
+    finished = camera.photograph(linear, depth, sensor=False, method="disk").blurred.srgb  # small, and no bad lens
     blurred = np.abs(finished - shot.preview()).mean()
     other = np.abs(finished - Shot(settled(LENS, 2.0, 0, 6.0)[0], picture).preview()).mean()
-    assert blurred < 0.006 < other
+    assert blurred < 0.008 < 0.5 * other
 
 
 def test_tiles_of_points_have_their_numbers() -> None:

@@ -119,7 +119,10 @@ class Page:
             elem_id="ring",
         )
         self.focus = gr.Textbox(
-            text_of_focus(FOCUS_BEGIN), label="Focus distance in metres, or inf (Enter takes it)", elem_id="focus"
+            text_of_focus(FOCUS_BEGIN),
+            label="Focus distance in metres, or inf (Enter takes it)",
+            max_lines=1,
+            elem_id="focus",
         )
 
     def _photograph_tab(self) -> None:
@@ -210,7 +213,8 @@ class Page:
         camera = [self.lens, self.f_number, self.blades, self.focus]
         asked = [self.tab, self.view, self.key, self.second, self.scale, *camera]
         shown = [
-            self.status, self.ring, self.focus, self.f_number, self.image, *self.images, self.tiles, self.command,
+            self.status, self.key, self.lens, self.ring, self.focus, self.f_number, self.image, *self.images,
+            self.tiles, self.command,
             self.goes_on, *self.downloads, self.layout, self.mtf, self.distortion, self.numbers, self.strip,
             self.wavefronts, self.pupils, self.comparison, self.point_tiles,
         ]  # fmt: skip

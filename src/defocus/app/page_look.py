@@ -15,6 +15,7 @@ FONTS = ("system-ui", "Segoe UI", "Roboto", "Helvetica", "Arial", "sans-serif")
 MONOSPACE = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")
 CSS = """
 .gradio-container { max-width: 1440px !important; margin: 0 auto; }
+#lens input, #second input { text-overflow: ellipsis; padding-right: 1.8em; }
 .defocus-status { min-height: 1.6em; }
 .defocus-status p { margin: 0; }
 .defocus-alert { color: #b3261e; font-weight: 600; }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..camera import Camera
+from ..camera import Camera, psfs
 from ..draw import compute_psf_grid, draw_pupils, draw_wavefronts
 from ..draw.psf_grid import field_name
 from ..draw.psf_plot import picture
@@ -157,8 +157,6 @@ def fine_tiles(setting: Setting, report: Report) -> PointTiles:
 
 def focus_strip(setting: Setting, report: Report) -> PointTiles:
     """PSFs of a point on the axis with the sensor before, at and behind its focus, as light waves, in fine pixels."""
-    from ..camera import psfs
-
     camera = setting.camera(SIZE)
     shifts = strip_shifts_mm(camera)
     pixel_um = max(abs(shifts[0]) * 1e3 / float(camera.f_number) / 48.0, 0.2)

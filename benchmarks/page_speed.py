@@ -1,0 +1,155 @@
+"""How long the page takes from a click to the preview, and to the finished photograph; warm.
+
+A scene of 960 × 640 pixels, several lenses. Answers are the server's own time for the small picture and for the
+finished one, in this process; in the browser it is what a visitor waits, from the click to the new picture on the
+screen of headless Chromium, where that is installed.
+
+    python benchmarks/page_speed.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from machine import amount, machine, read_arguments, require, write_report
+
+require("gradio")
+
+from defocus.app.job_line import JobLine  # noqa: E402
+from defocus.app.sharp_pictures import scene_picture  # noqa: E402
+from defocus.app.shots import Shot, settled  # noqa: E402
+
+SCENE = "portrait"
+CAMERAS = amount(
+    (
+        ("sigma-85-f1.4", 1.34, 0),
+        ("leica-summicron-50-f2", 2.0, 0),
+        ("sigma-85-f1.4", 2.8, 7),
+        ("phone-us9063319", 2.25, 0),
+    ),
+    quick=(("leica-summicron-50-f2", 2.0, 0),),
+)
+FOCUS_M = (1.6, 1.8, 2.5, 5.0)
+CLICKS = ((0.50, 0.40), (0.90, 0.30), (0.50, 0.80), (0.20, 0.75))  # of the picture, from its upper left
+WATCH = """
+window.shown = [];
+const box = document.querySelector('#photograph');
+new MutationObserver(() => {
+  const label = box.innerText, image = box.querySelector('img');
+  if (image && image.src !== window.last) {
+    window.last = image.src;
+    image.decode().finally(() => window.shown.push([performance.now(), label]));
+  }
+}).observe(box, {subtree: true, childList: true, attributes: true, characterData: true});
+box.addEventListener('click', () => { window.clicked = performance.now(); }, true);
+"""
+
+
+def measure_answers() -> list[dict[str, Any]]:
+    """Seconds of the server for each camera: previews at several focus distances, and finished photographs."""
+    picture, rows = scene_picture(SCENE), []
+    _ = amount(lambda: picture.full, quick=lambda: None)()
+    for lens, f_number, blades in CAMERAS:
+        previews, finished = [], []
+        for number, focus in enumerate(FOCUS_M):
+            shot = Shot(settled(lens, f_number, blades, focus)[0], picture)
+            start = time.perf_counter()
+            shot.preview()
+            if number:  # the first traces the lens, and may compile
+                previews.append(time.perf_counter() - start)
+        for focus in amount(FOCUS_M[:3], quick=()):
+            shot, line = Shot(settled(lens, f_number, blades, focus)[0], picture), JobLine(3600.0)
+            start = time.perf_counter()
+            job = line.ask("benchmark", "photograph", shot.photograph)
+            job.ended.wait()
+            if job.error is not None:
+                raise job.error
+            finished.append(time.perf_counter() - start)
+        rows.append(
+            {
+                "lens": lens,
+                "f_number": f_number,
+                "blades": blades,
+                "preview_s": statistics.median(previews),
+                "slowest_preview_s": max(previews),
+                "finished_s": statistics.median(finished[1:]) if finished else None,
+            }
+        )
+    return rows
+
+
+def measure_browser() -> dict[str, Any] | None:
+    """Seconds from a click to the preview and to the finished picture on the screen; None without a browser."""
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None or amount(False, quick=True):
+        return None
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    from defocus.app import PageServer, ServerSettings
+    from page_screenshots import open_browser, wait_for
+
+    server = PageServer(ServerSettings(warm=False))
+    previews, finished = [], []
+    with tempfile.TemporaryDirectory() as profile:
+        browser = open_browser(profile)
+        try:
+            browser.set_window_size(1280, 1100)
+            browser.get(server.address)
+            wait_for(browser, "return document.querySelector('#photograph')?.innerText.includes('finished')")
+            browser.execute_script(WATCH)
+            for x, y in CLICKS:
+                image = browser.find_element("css selector", "#photograph img")
+                size = image.size
+                browser.execute_script("window.shown = []")
+                place = int((x - 0.5) * size["width"]), int((y - 0.5) * size["height"])
+                ActionChains(browser).move_to_element_with_offset(image, *place).click().perform()
+                wait_for(browser, "return window.shown.some(([at, label]) => label.includes('finished'))")
+                shown, start = browser.execute_script("return [window.shown, window.clicked]")
+                previews.append((shown[0][0] - start) / 1e3)
+                finished.append(next(at for at, label in shown if "finished" in label) / 1e3 - start / 1e3)
+        finally:
+            browser.quit()
+            server.close()
+    return {"preview_s": previews, "finished_s": finished}
+
+
+def page(result: dict[str, Any]) -> str:
+    """The result as Markdown."""
+    about = result["machine"]
+    lines = [
+        "# What a visitor of the page waits for", "",
+        f"{about['cpu']}, {about['cores']} cores, load before {about['load_before']:.1f}; scene {SCENE}, 960 × 640 pixels, everything compiled (`benchmarks/page_speed.py`).", "",
+        "The server's own time, medians:", "",
+        "| lens | aperture | blades | preview | slowest | finished |", "| --- | --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for row in result["answers"]:
+        finished = "–" if row["finished_s"] is None else f"{row['finished_s']:.1f} s"
+        lines.append(
+            f"| {row['lens']} | f/{row['f_number']:g} | {row['blades'] or 'round'} | {row['preview_s']:.2f} s "
+            f"| {row['slowest_preview_s']:.2f} s | {finished} |"
+        )
+    browser = result["browser"]
+    if browser is not None:
+        texts = {name: ", ".join(f"{value:.2f}" for value in browser[name]) for name in browser}
+        lines += [
+            "", "In the browser, from the click to the picture on the screen, sigma-85-f1.4 wide open, four clicks:", "", f"- preview: {texts['preview_s']} s", f"- finished: {texts['finished_s']} s",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure and write the report."""
+    options = read_arguments(argparse.ArgumentParser(description=__doc__.partition("\n")[0]))
+    result = {"machine": machine(("jax", "gradio")), "answers": measure_answers(), "browser": measure_browser()}
+    write_report(options.out, "page_speed", result, page(result))
+
+
+if __name__ == "__main__":
+    main()
