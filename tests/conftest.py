@@ -80,6 +80,7 @@ FAMILIES = {
         "test_labels.py",
         "test_sampling.py",
     ),
+    "page": ("test_explore.py", "test_explore_browser.py"),
     "gradients": ("test_programs_of_users.py", "test_gradients.py"),
     "survey": (
         "test_survey_collection.py",

@@ -41,6 +41,7 @@ from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
+SIZE = sharp_pictures.SMALL_SCENE_SIZE  # that of previews: nothing compiles for another
 PATIENCE_S = 240.0  # a busy machine that compiles; not a verdict on speed
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -118,15 +119,14 @@ def address(gate: threading.Event) -> Iterator[str]:
 
     def photograph(self: Shot, report: Report) -> Any:
         report("PSFs", 0.25)
-        gate.wait(PATIENCE_S)
+        while not gate.wait(0.05):
+            report("PSFs", 0.25)
         linear, depth = self.picture.full
         camera = self.setting.camera(depth.shape[::-1])
         return camera.photograph(linear, depth, sensor=False, method="disk", progress=report)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharp_pictures, "SCENE_SIZE", (144, 96))
-        patch.setattr(sharp_pictures, "SMALL_SCENE_SIZE", (96, 64))
-        patch.setattr(sharp_pictures, "LONGEST", 96)
+        patch.setattr(sharp_pictures, "SCENE_SIZE", SIZE)
         patch.setattr(Shot, "photograph", photograph)
         patch.setattr(point_view, "compute_psf_grid", partial(compute_psf_grid, method="disk"))
         patch.setattr(point_view, "psfs", partial(psfs, method="disk"))
@@ -195,7 +195,7 @@ def test_picture_and_settings_are_saved(visitor: Visitor, tmp_path: Path) -> Non
     for number in range(2):
         visitor.find(f"#download-{number}").click()
     picture, text = tmp_path / "photograph.png", tmp_path / "photograph.json"
-    visitor.until(lambda: picture.is_file() and Image.open(picture).size == (144, 96))
+    visitor.until(lambda: picture.is_file() and Image.open(picture).size == SIZE)
     settings = visitor.until(lambda: json.loads(text.read_text("utf-8")))
     assert shlex.split(settings["command"]) == visitor.command
     assert settings["picture"] == "portrait"
@@ -243,7 +243,7 @@ def test_own_lens_and_own_photograph(visitor: Visitor, tmp_path: Path) -> None:
 
     lens, photo = tmp_path / "mine.zmx", tmp_path / "mine.png"
     save_lens(load_lens("zeiss-tessar-50-f3.5"), lens)
-    pixels = np.random.default_rng(2).integers(0, 180, (96, 144, 3), np.uint8)
+    pixels = np.random.default_rng(2).integers(0, 180, (*SIZE[::-1], 3), np.uint8)
     Image.fromarray(pixels).save(photo)
     visitor.driver.execute_script("document.querySelectorAll('button.label-wrap').forEach(b => b.click())")
     visitor.until(lambda: visitor.find("#lens-file input[type=file]")).send_keys(str(lens))
