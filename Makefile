@@ -4,17 +4,25 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BASE := $(VENV)/.base
+DOCS := $(VENV)/.docs
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 # Packages are installed without bytecode and tests start dozens of processes: what the first compiles, the others read,
 # whatever the environment says of bytecode.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check pytest format clean
+.PHONY: demo test docs check pytest format clean
 
 demo: $(BASE)
 	$(BIN)/defocus demo --out demo
 	@echo "'source $(BIN)/activate' makes defocus a command of this shell"
+
+# The site, in build/site: generated pages, figures of the lenses (GALLERY=few, all or none), executed notebooks.
+GALLERY ?= few
+docs: $(DOCS)
+	$(BIN)/python tools/lens_gallery.py docs/generated/gallery --lenses $(GALLERY)
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/site
+	@echo "look at $(CURDIR)/build/site/index.html"
 
 # The checks run beside the tests.
 test: $(READY)
@@ -34,7 +42,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo build docs/generated
 
 # The environment: made anew whenever the pins or the project's requirements change. A demo needs the package alone;
 # tests add PyTorch, Ray and their own tools, four fifths of it all.
@@ -51,4 +59,9 @@ $(BASE): pyproject.toml constraints.txt
 $(READY): pyproject.toml constraints.txt
 	$(environment)
 	$(PIP) -e '.[dev,depth]'
+	@touch $(BASE) $@
+
+$(DOCS): pyproject.toml constraints.txt
+	$(environment)
+	$(PIP) -e '.[docs,train,web]'
 	@touch $(BASE) $@

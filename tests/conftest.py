@@ -65,6 +65,7 @@ FAMILIES = {
         "test_psf.py",
         "test_rays_and_waves.py",
         "test_cli_blur.py",
+        "test_lens_defocus.py",
         "test_alignment.py",
         "test_draw_psf.py",
         "test_photograph.py",

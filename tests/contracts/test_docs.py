@@ -16,10 +16,12 @@ from defocus.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = typer.main.get_command(app)
+CODE = r"```(?:python|\{code-cell\} ipython3)\n(.*?)```"
 LENSES = {entry.name for entry in list_lenses()}
+PAGES = (ROOT / "README.md", *(p for p in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in p.parts))
 SHOWN = [
     pytest.param(line.strip(), id=f"{file.name}:{number}")
-    for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for file in PAGES
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
     if line.startswith("defocus ")
 ]
@@ -42,8 +44,8 @@ def test_commands_in_the_documentation_are_understood(line: str) -> None:
     "block",
     [
         pytest.param(block, id=f"{file.name}-{number}")
-        for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-        for number, block in enumerate(re.findall(r"```python\n(.*?)```", file.read_text("utf-8"), re.DOTALL), 1)
+        for file in PAGES
+        for number, block in enumerate(re.findall(CODE, file.read_text("utf-8"), re.DOTALL), 1)
     ],
 )
 def test_names_that_the_documentation_imports_exist(block: str) -> None:

@@ -192,6 +192,7 @@ def demo(
         page = write_report(out)
     typer.echo(f"look at {page.resolve().as_uri()} and {out / 'sample.png'}")
     typer.echo("next: defocus blur scene:portrait --lens canon-rf-85-f1.2 --out portrait.png")
+    typer.echo("or:   defocus explore, a page to play with (extra [web])")
     if show:
         import webbrowser
 

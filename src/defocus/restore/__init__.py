@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from .config import TrainConfig
     from .data import OnTheFlyDataset, PairDataset
     from .deblurring import deblur_files
+    from .lens_defocus import LensDefocus
     from .models import Network, build_model
     from .models.checkpoints import load_model, save_weights
     from .tiles import deblur
     from .training import TrainProgress, TrainResult, train
 
 __all__ = [
+    "LensDefocus",
     "Network",
     "OnTheFlyDataset",
     "PairDataset",
