@@ -109,8 +109,8 @@ class LensDefocus(nn.Module):
         if not self._ladders:
             size = (images.shape[3], images.shape[2])
             self._ladders = [self._drawn(size) for _ in range(self._count)]
-        chosen = self._draws.integers(len(self._ladders), size=len(images))
-        ladders = [self._ladders[int(number)] for number in chosen]
+        numbers = self._draws.integers(len(self._ladders), size=len(images))
+        ladders = [self._ladders[int(number)] for number in numbers]
         self.last = [asdict(ladder.setting) for ladder in ladders]
         with torch.no_grad():
             light = images.detach().float().permute(0, 2, 3, 1)
