@@ -59,10 +59,17 @@ class StoredProgram:
     def _jit(self) -> Callable[..., Any]:
         return jax.jit(self._function, **self._options)
 
+    @functools.cached_property
+    def _inner(self) -> Callable[..., Any]:
+        """As a part of other programs, which choose the compiler's options."""
+        return jax.jit(self._function)
+
     def __call__(self, *arguments: Any) -> Any:
         """The function's value."""
         leaves, tree = jax.tree.flatten(arguments)
-        is_plain = all(hasattr(leaf, "dtype") and not isinstance(leaf, Tracer) for leaf in leaves)
+        is_plain = all(hasattr(leaf, "dtype") for leaf in leaves)
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
+            return self._inner(*arguments)
         if not is_plain or not _CONFIG.jax_enable_x64 or _CONFIG.jax_disable_jit:  # the package's own are in float64
             return self._jit(*arguments)
         shapes = tuple((leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in leaves)

@@ -22,6 +22,7 @@ from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
 from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
+from defocus.psf import stored_gradient
 from defocus.psf.stored_gradient import StoredGradient
 from defocus.stored_program import QUICK
 
@@ -236,7 +237,9 @@ def test_psfs_of_many_depths_by_vmap_are_those_of_a_loop() -> None:
         jax.vmap(lambda depth: camera.psf(depth).array)(depths)
 
 
-def test_a_stored_gradient_is_not_traced_again_and_has_every_derivative(tmp_path: Path) -> None:
+def test_a_stored_gradient_is_not_traced_again_and_has_every_derivative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     traces = []
 
     def waves(lens: dict[str, jax.Array], depth: jax.Array, *, power: int) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -267,5 +270,11 @@ def test_a_stored_gradient_is_not_traced_again_and_has_every_derivative(tmp_path
         for derivative in (jax.grad, jax.jacfwd, jax.jacrev, jax.hessian, jitted):
             value, expected = (derivative(partial(loss, plain=plain))(curvature, depth) for plain in (False, True))
             np.testing.assert_allclose(value, expected, rtol=1e-12, err_msg=str(derivative))
+        monkeypatch.setattr(stored_gradient, "MANY", 1)
+        before, often = len(list(tmp_path.glob("jit_stored_*-cache"))), StoredGradient(waves, power=2)
+        lens = {"curvature": curvature, "number": number}
+        soon, fast = (jax.grad(lambda depth: often(lens, depth)[0].sum())(depth) for _ in "12")
+        np.testing.assert_allclose(soon, fast, rtol=1e-12)
+        assert len(list(tmp_path.glob("jit_stored_*-cache"))) == before + 4
     finally:
         jax.config.update("jax_compilation_cache_dir", folder)

@@ -22,6 +22,8 @@ from jax.interpreters import ad, batching, mlir
 
 from ..stored_program import StoredProgram
 
+MANY = 30  # calls after which a program that compiles slowly and runs twice as fast has paid for itself
+
 
 class StoredGradient:
     """A function at the top of a module, of pytrees of arrays, with derivatives in its numbers.
@@ -89,7 +91,7 @@ class _Derivatives:
         return jax.jvp(self._of_moved(leaves), tuple(leaves[k] for k in self.moved), tuple(change))[1]
 
     @lru_cache  # noqa: B019
-    def backward(self, known: tuple[bool, ...]) -> StoredProgram:
+    def backward(self, known: tuple[bool, ...]) -> _TwoPrograms:
         """The way back, from the cotangents that are `known` (others are zero) to those of the moved numbers."""
 
         def backward(residuals: Sequence[Any], leaves: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
@@ -111,9 +113,22 @@ class _Derivatives:
 
         return function
 
-    def _stored(self, function: Callable[..., Any], *facts: Any) -> StoredProgram:
+    def _stored(self, function: Callable[..., Any], *facts: Any) -> _TwoPrograms:
         function.__qualname__ = f"{function.__name__}({self.name} {self.moved} {facts})"
-        return StoredProgram(function)
+        return _TwoPrograms(function)
+
+
+class _TwoPrograms:
+    """A stored program that is soon ready and, for who calls it more than MANY times, as one optimizes a lens, a fast
+    one."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._quick, self._fast = StoredProgram(function, quick=True), StoredProgram(function)
+        self._calls = 0
+
+    def __call__(self, *arguments: Any) -> Any:
+        self._calls += 1
+        return (self._quick if self._calls <= MANY else self._fast)(*arguments)
 
 
 Shapes = tuple[tuple[tuple[int, ...], Any], ...]
