@@ -114,8 +114,8 @@ def test_a_gradient_through_a_psf() -> None:
         return jnp.sum(psf.array[0] ** 2)
 
     at = (float(camera.optics.system.curvature[0]), 2.0)
-    # Few values are wanted: programs that compile in half the time or less, and run half as fast.
-    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)), compiler_options=QUICK)(*at)
+    gradient = jax.grad(loss, argnums=(0, 1))(*at)  # outside of jax.jit: stored programs, there and back
+    # Few values are wanted: a program that compiles in half the time or less, and runs half as fast.
     pure = jax.jit(loss, compiler_options=QUICK)  # the same function in double precision
     for k, reach in enumerate((1.2e-5, 6e-3)):
         # The slope of a polynomial through many points: which rays are traced depends on the lens in small steps, and
