@@ -23,7 +23,7 @@ from defocus.app.pencils import Pencils, splat
 from defocus.app.private_files import PrivateFolder, check_lens_upload, check_photo_upload, short_message
 from defocus.app.sharp_pictures import PlaneByHand, own_picture, scene_picture
 from defocus.app.shots import Setting, Shot, settled
-from defocus.cli import root_command
+from defocus.cli import root_command, run
 from defocus.errors import DefocusError, LensFileError, PhotoError
 from defocus.lens import list_lenses
 from defocus.scene.depth_files import read_depth, write_depth
@@ -325,3 +325,21 @@ def test_files_of_visitors_are_removed() -> None:
     assert not file.exists()
     folder.remove()
     assert not folder.path.exists()
+
+
+@pytest.mark.long
+def test_the_command_line_makes_the_same_picture(
+    darkroom: Darkroom, folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a photograph that was dropped, with a plane placed by hand: what one saves is enough to make it again."""
+    visitor = "again"
+    photo = _write_photo(folder.place(visitor, "cat.png"), (64, 48))
+    picture = darkroom.picture(darkroom.keep_photograph(visitor, str(photo), PlaneByHand(1.5, 3.0)))
+    shot = Shot(settled(LENS, 4.0, 0, 2.0)[0], picture)
+    saved, settings, depth = darkroom.write_downloads(visitor, shot, shot.photograph(lambda stage, done: None))
+    assert depth is not None
+    for file in (photo, Path(depth)):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert run(shlex.split(json.loads(Path(settings).read_text("utf-8"))["command"])[1:]) == 0
+    assert np.array_equal(np.asarray(Image.open("photograph.png")), np.asarray(Image.open(saved)))

@@ -73,7 +73,7 @@ class Page:
             self.status = gr.HTML(progress_line(""), elem_classes="defocus-status", elem_id="status")
             self.tab, self.view = gr.State(PHOTOGRAPH), gr.State(PICTURE)
             self.key, self.goes_on = gr.State(FIRST_SCENE), gr.State(True)
-            with gr.Row():
+            with gr.Row(elem_id="desk"):
                 with gr.Column(scale=1, min_width=300):
                     self._camera()
                 with gr.Column(scale=3, min_width=320), gr.Tabs():
@@ -192,9 +192,8 @@ class Page:
                 "**Through focus**: the sensor before, at and behind the sharpest plane; the middle of the picture."
             )
             self.strip = gr.HTML(elem_id="strip")
-            with gr.Row():
-                self.wavefronts = gr.HTML(elem_id="wavefronts", min_width=300)
-                self.pupils = gr.HTML(elem_id="pupils", min_width=300)
+            self.pupils = gr.HTML(elem_id="pupils")
+            self.wavefronts = gr.HTML(elem_id="wavefronts")
             self.point_tiles = gr.State(None)
 
     def _deblur_tab(self) -> None:

@@ -27,6 +27,7 @@ CSS = """
 .defocus-figure img { width: 100%; height: auto; display: block; }
 .defocus-numbers { display: flex; flex-wrap: wrap; gap: 1em 2em; }
 .defocus-numbers table { flex: 1 1 260px; border-collapse: collapse; font-size: 0.92em; }
+.defocus-numbers :is(table, tr, th, td) { border: none !important; }
 .defocus-numbers caption { text-align: left; font-weight: 600; padding-bottom: 0.3em; }
 .defocus-numbers th { text-align: left; font-weight: 400; opacity: 0.75; padding: 0.1em 0.6em 0.1em 0; }
 .defocus-numbers td { text-align: right; white-space: nowrap; }
@@ -37,11 +38,15 @@ CSS = """
 .defocus-tile p { position: absolute; inset: auto 0 0 0; margin: 0; padding: 0.35em 0.5em; font-size: 0.72em;
   line-height: 1.25; color: white; background: rgba(0, 0, 0, 0.72); opacity: 0; }
 .defocus-tile:hover p, .defocus-tile:focus p { opacity: 1; }
+.defocus-refused p { position: static; opacity: 1; }
 .defocus-tile:focus { outline: 3px solid var(--color-accent); }
 .defocus-note { font-size: 0.85em; opacity: 0.75; }
 #photograph img { cursor: crosshair; }
 @media (max-width: 640px) {
   .gradio-container { padding: 8px !important; }
+  #desk { flex-direction: column-reverse; }
+  .defocus-figure { overflow-x: auto; }
+  .defocus-figure img { min-width: 560px; }
   .defocus-tile p { font-size: 0.6em; }
 }
 """

@@ -28,7 +28,8 @@ from ..optics.trace import forward_part, to_plane, trace
 from ..psf.bands import picture_bands
 from ..stored_program import StoredProgram
 
-SAMPLES = 49  # rays across the pupil's box; odd
+SAMPLES = 65  # rays across the pupil's box; odd
+SEARCH = 25  # likewise, where the box is looked for
 DEPTHS = 3  # that are traced, at Chebyshev's nodes of the inverse depth
 WAVELENGTHS_NM = (D_LINE_NM, *picture_bands("rgb").mean_nm)  # the d line focuses
 
@@ -39,8 +40,8 @@ class Landings(eqx.Module):
     lit: Bool[Any, " heights"]
     at: Float[Any, "heights waves depths 2 rays"]  # from the chief ray
     slope: Float[Any, "heights waves depths 2 rays"]  # dx/dz, dy/dz, less the chief ray's
-    passes: Float[Any, "heights waves depths rays"]  # 1 or 0, at full aperture
-    stop: Float[Any, "heights 2 rays"]  # mm, in the stop
+    clip: Float[Any, "heights waves depths rays"]  # r² / rim² − 1 at the surface that cuts most, at full aperture
+    stop: Float[Any, "heights depths 2 rays"]  # mm, in the stop, of the d line
 
 
 def _trace_pencils(
@@ -58,8 +59,16 @@ def _trace_pencils(
             # 1 / (distance + z) with distance = 1 / inverse − entrance pupil, finite at infinity
             return chief.direction[2] * inverse / (1.0 + inverse * (chief.position[2] - data.entrance_pupil))
 
-        bundle = find_bundle(system, chief, vergence(inverse_mm[DEPTHS // 2]), samples=SAMPLES, rounds=3, data=data)
-        x, y = (jnp.append(v, 0.0) for v in (bundle.x, bundle.y))  # and the chief ray
+        # On the plane where rays start, the beam of a near point is narrower than that of a far one, or wider.
+        ends = [
+            find_bundle(system, chief, vergence(inverse_mm[k]), samples=SEARCH, rounds=3, data=data) for k in (0, -1)
+        ]
+        low = jnp.minimum(*(end.centre - end.half for end in ends))
+        high = jnp.maximum(*(end.centre + end.half for end in ends))
+        u, v = (at.ravel() for at in jnp.meshgrid(*[(jnp.arange(SAMPLES) + 0.5) / SAMPLES] * 2))
+        x, y = (
+            jnp.append(a + (b - a) * t, 0.0) for a, b, t in zip(low, high, (u, v), strict=True)
+        )  # and the chief ray
 
         def of_wave(index: Float[Array, " media"]) -> tuple[Array, ...]:
             own = eqx.tree_at(lambda s: s.index, system, index)
@@ -67,14 +76,15 @@ def _trace_pencils(
             def of_depth(inverse: Float[Array, ""]) -> tuple[Array, ...]:
                 traced = trace(own, launch(chief, x, y, vergence(inverse), index[0]))
                 slope = traced.direction[:2] / forward_part(traced)
-                return to_plane(traced), slope, traced.passes.astype(jnp.float32), traced.stop_position
+                return to_plane(traced), slope, jnp.where(traced.alive, traced.clip, 1.0), traced.stop_position
 
             return jax.lax.map(of_depth, inverse_mm)
 
-        at, slope, passes, stop = jax.lax.map(of_wave, index)
+        at, slope, clip, stop = jax.lax.map(of_wave, index)
         # All colours count from the chief ray of the d line, which is the same from every depth.
         at, slope = (v[..., :-1] - v[0, 0, :, -1:] for v in (at, slope))
-        return Landings(chief.found & bundle.found, at, slope, passes[..., :-1], stop[0, DEPTHS // 2, :, :-1])
+        lit = chief.found & ends[0].found & ends[1].found
+        return Landings(lit, at, slope, clip[..., :-1], stop[0, ..., :-1])
 
     return jax.lax.map(of_height, heights)
 
@@ -114,36 +124,48 @@ class Pencils:
         order = np.arange(1, DEPTHS)
         return (1.0 + 2.0 * np.cos(x * order) @ np.cos(order[:, None] * theta)) / DEPTHS
 
-    def _pass(self, camera: Camera, number: int, azimuth: float) -> Float[np.ndarray, " rays"]:
-        """1 where the camera's stop lets a ray of a height pass, 0 where not, and between on the rim."""
-        stop, optics = self.rays.stop[number], camera.optics.system
+    def _light(
+        self, camera: Camera, number: int, azimuth: float, wave: int, weights: Float[np.ndarray, " depths"]
+    ) -> Float[np.ndarray, " rays"]:
+        """1 where the lens and the camera's stop let a ray pass, 0 where not, and between on the rim."""
+        stop, optics = np.tensordot(weights, self.rays.stop[number], 1), camera.optics.system
         if camera.iris is None:
             clip = np.sum(stop**2, axis=0) / float(optics.semi_diameter[int(optics.stop)]) ** 2 - 1.0
         else:
             clip = np.asarray(_iris_clip(camera.iris, stop, azimuth))
+        clip = np.maximum(clip, weights @ self.rays.clip[number, wave])
         return np.clip(0.5 - clip * SAMPLES / 8.0, 0.0, 1.0)
 
     def sensor_z_mm(self, camera: Camera) -> float:
         """Place of the sensor behind the prescription's image plane: least RMS spot of the axial beam."""
-        weights, share = self._weights(float(camera.focus_m)), self._pass(camera, 0, 0.0)
-        at, slope = (np.tensordot(weights, v[0, 0], 1) for v in (self.rays.at, self.rays.slope))
-        share = share * np.clip(weights @ self.rays.passes[0, 0], 0.0, 1.0)
+        at, slope, share = self._axial_beam(camera)
         at, slope = (v - (v @ share)[:, None] / share.sum() for v in (at, slope))
         return -float(((at * slope) @ share).sum() / ((slope * slope) @ share).sum())
+
+    def axial_radii_mm(self, camera: Camera, sensor_z_mm: float) -> tuple[float, float]:
+        """RMS and largest radius of the axial spot at the focus distance, of the d line, on a sensor at a place."""
+        at, slope, share = self._axial_beam(camera)
+        square = np.sum((at + sensor_z_mm * slope) ** 2, axis=0)
+        return math.sqrt(float(square @ share / share.sum())), math.sqrt(float(square[share > 0.5].max()))
+
+    def _axial_beam(self, camera: Camera) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Landings, slopes and light of the axial rays of the d line from the focus distance."""
+        weights = self._weights(float(camera.focus_m))
+        at, slope = (np.tensordot(weights, v[0, 0], 1) for v in (self.rays.at, self.rays.slope))
+        return at, slope, self._light(camera, 0, 0.0, 0, weights)
 
     def psf(
         self, camera: Camera, number: int, azimuth: float, depth_m: float, sensor_z_mm: float, size: int
     ) -> Float[np.ndarray, "3 size size"]:
         """The PSF in photograph orientation of a point that appears at height `number` in the direction `azimuth`."""
-        weights, share = self._weights(depth_m), self._pass(camera, number, azimuth)
+        weights = self._weights(depth_m)
         pixel = float(camera.pixel_um) * 1e-3
         cos, sin = math.cos(azimuth), math.sin(azimuth)
         psf = np.zeros((3, size, size), np.float32)
         for band in range(3):
-            rays = (v[number, 1 + band] for v in (self.rays.at, self.rays.slope, self.rays.passes))
-            at, slope, passes = (np.tensordot(weights, v, 1) for v in rays)
+            at, slope = (np.tensordot(weights, v[number, 1 + band], 1) for v in (self.rays.at, self.rays.slope))
             across, along = (at + sensor_z_mm * slope) / pixel
-            light = share * np.clip(passes, 0.0, 1.0)
+            light = self._light(camera, number, azimuth, 1 + band, weights)
             psf[band] = splat(along * cos + across * sin, along * sin - across * cos, light, size)
         return psf
 

@@ -10,6 +10,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,18 @@ from ..draw import compute_psf_grid, draw_pupils, draw_wavefronts
 from ..draw.psf_grid import field_name
 from ..draw.psf_plot import picture
 from ..draw.style import distance, signed
+from ..lens.prescription import D_LINE_NM
 from ..psf.bands import Bands, picture_bands
-from ..psf.window import window_for
 from .job_line import Report
 from .lens_view import picture_of
 from .pencils import Pencils
-from .shots import Setting, lens_camera
+from .shots import Setting, at_most, lens_camera
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)  # heights above the centre, of the image radius
 STEPS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of a strip through focus
-SMALLEST_TILE, LARGEST_TILE = 17, 129  # pixels of a PSF
+SMALLEST_TILE = 17  # pixels of a PSF
+WIDEST_PX, QUICK_WIDEST_PX = 40.0, 16.0  # blur radii of tiles: pixels are larger where the blur would be
+STRIP_PX = 65  # of a tile of the strip
 SIZE = (1680, 1120)  # pixels of the picture that the points are part of
 NEAREST_M = 0.25
 
@@ -74,15 +77,14 @@ class PointTiles:
         for tile in (tile for row in self.rows for tile in row):
             text = html.escape(tile.numbers(self.pixel_um), quote=True)
             if tile.report.get("status", "ok") != "ok":
-                cells.append(
-                    f"<div class='defocus-tile' tabindex='0' role='img' aria-label='{text}'><p>{text}</p></div>"
-                )
+                cells.append(f"<div class='defocus-tile defocus-refused' tabindex='0'><p>{text}</p></div>")
                 continue
             image = _data_url(picture(tile.psf, self.bands, "log" if scale == "log" else "linear"))
             tag = f"<img alt='{text}' src='{image}'>"
             cells.append(f"<div class='defocus-tile' tabindex='0' title='{text}'>{tag}<p>{text}</p></div>")
         side = self.rows[0][0].psf.shape[-1] * self.pixel_um
-        note = f"each tile is {side:.3g} µm wide on the sensor, and scaled to its own brightest pixel"
+        width = f"{side:.3g} µm" if side < 999.5 else f"{side * 1e-3:.3g} mm"
+        note = f"each tile is {width} wide on the sensor, and scaled to its own brightest pixel"
         columns = f"grid-template-columns: repeat({len(self.heads)}, minmax(0, 1fr))"
         return f"<div class='defocus-tiles' style='{columns}'>{''.join(cells)}</div><p class='defocus-note'>{note}</p>"
 
@@ -101,22 +103,29 @@ def depths_around(focus_m: float) -> tuple[float, float, float]:
     return (2.0, 10.0, math.inf) if math.isinf(focus_m) else (focus_m / 2.0, focus_m, math.inf)
 
 
-def strip_shifts_mm(camera: Camera) -> tuple[float, ...]:
-    """Places of the sensor about its focus: from a blur of some Airy discs to some more, both ways."""
-    return tuple(step * 16.0 * float(camera.f_number) * 1e-3 * max(float(camera.f_number), 2.0) for step in STEPS)
-
-
-def _tile_size(camera: Camera, depths_m: Sequence[float]) -> int:
+def _camera_and_size(setting: Setting, depths_m: Sequence[float], widest_px: float) -> tuple[Camera, int]:
+    """The camera with pixels so large that no blur radius is more than `widest_px`, and the pixels of a tile."""
+    camera = setting.camera(SIZE)
     blur = max(abs(float(camera.circle_of_confusion_px(depth))) for depth in depths_m)
-    return min(max(window_for(blur), SMALLEST_TILE), LARGEST_TILE) | 1
+    larger = max(blur / widest_px, 1.0)
+    camera = camera.with_pixels(pixel_um=float(camera.pixel_um) * larger)
+    return camera, max(round(2.7 * blur / larger) + 4, SMALLEST_TILE) | 1  # of one scale, whatever the pixels
+
+
+@lru_cache(16)
+def _pencils(lens: str, nearest_m: float) -> Pencils:
+    return Pencils.of(lens_camera(lens), FIELDS, nearest_m)
+
+
+def pencils_of(setting: Setting) -> Pencils:
+    """The rays of the lens at the fields that are shown."""
+    return _pencils(setting.lens, min(at_most(depths_around(setting.focus_m)[0]), NEAREST_M))
 
 
 def quick_tiles(setting: Setting) -> PointTiles:
     """PSFs over field and depth at once, of rays alone."""
-    camera = setting.camera(SIZE)
-    depths = depths_around(setting.focus_m)
-    size = _tile_size(camera, depths)
-    pencils = Pencils.of(lens_camera(setting.lens), FIELDS, min(depths[0], NEAREST_M))
+    depths, pencils = depths_around(setting.focus_m), pencils_of(setting)
+    camera, size = _camera_and_size(setting, depths, QUICK_WIDEST_PX)
     z = pencils.sensor_z_mm(camera)
 
     def tile(depth: float, number: int) -> PsfTile:
@@ -135,8 +144,8 @@ def _place(depth_m: float, field: float, camera: Camera) -> str:
 
 def fine_tiles(setting: Setting, report: Report) -> PointTiles:
     """PSFs over field and depth, as light waves."""
-    camera = setting.camera(SIZE)
     depths = depths_around(setting.focus_m)
+    camera, size = _camera_and_size(setting, depths, WIDEST_PX)
     count, done = len(FIELDS) * len(depths), 0.0
 
     def progress(more: float) -> None:
@@ -145,7 +154,7 @@ def fine_tiles(setting: Setting, report: Report) -> PointTiles:
         report("PSFs", min(done / count, 1.0))
 
     report("PSFs", 0.0)
-    grid = compute_psf_grid(camera, fields=FIELDS, depths_m=depths, size=_tile_size(camera, depths), progress=progress)
+    grid = compute_psf_grid(camera, fields=FIELDS, depths_m=depths, size=size, progress=progress)
     rows = tuple(
         tuple(
             PsfTile(grid.psf[i, j], _place(depth, field, camera), grid.reports[i][j]) for j, field in enumerate(FIELDS)
@@ -157,13 +166,17 @@ def fine_tiles(setting: Setting, report: Report) -> PointTiles:
 
 def focus_strip(setting: Setting, report: Report) -> PointTiles:
     """PSFs of a point on the axis with the sensor before, at and behind its focus, as light waves, in fine pixels."""
-    camera = setting.camera(SIZE)
-    shifts = strip_shifts_mm(camera)
-    pixel_um = max(abs(shifts[0]) * 1e3 / float(camera.f_number) / 48.0, 0.2)
+    camera, pencils = setting.camera(SIZE), pencils_of(setting)
+    f_number, focus = float(camera.f_number), float(camera.sensor_z_mm)
+    least = pencils.axial_radii_mm(camera, focus)[0]
+    # Some waves of defocus, or what doubles the spot of a lens that is no better than that.
+    reach = max(32.0 * f_number**2 * D_LINE_NM * 1e-6, 4.0 * f_number * least)
+    shifts = [step * reach for step in STEPS]
+    widest = max(pencils.axial_radii_mm(camera, focus + shift)[1] for shift in shifts)
+    pixel_um = 1e3 * max(2.3 * widest, 20.0 * f_number * D_LINE_NM * 1e-6) / STRIP_PX
     camera = camera.with_pixels(pixel_um=pixel_um)
-    focus = camera.sensor_z_mm
     report("through focus", 0.0)
-    batch = psfs([camera.shifted(focus + shift) for shift in shifts], camera.focus_m, (0.0, 0.0), 65)
+    batch = psfs([camera.shifted(focus + shift) for shift in shifts], camera.focus_m, (0.0, 0.0), STRIP_PX)
     report("through focus", 1.0)
     texts = [f"{signed(shift * 1e3, 0)} µm" for shift in shifts]
     tiles = tuple(

@@ -39,7 +39,7 @@ def _pencils(lens: str, size: tuple[int, int], nearest_m: float) -> Pencils:
     return Pencils.of(lens_camera(lens), node_heights(size), nearest_m)
 
 
-def _at_most(nearest_m: float) -> float:
+def at_most(nearest_m: float) -> float:
     """A power of two, no more than this depth: few different ones, so that rays are seldom traced again."""
     return 2.0 ** math.floor(math.log2(min(nearest_m, 64.0)))
 
@@ -101,7 +101,7 @@ class Shot:
         """The small picture at once, as display values 0..1: PSFs of rays alone."""
         linear, depth = self.picture.small
         size = depth.shape[::-1]
-        pencils = _pencils(self.setting.lens, size, _at_most(self.picture.nearest_m))
+        pencils = _pencils(self.setting.lens, size, at_most(self.picture.nearest_m))
         return take_preview(pencils, self.setting.camera(size), linear, depth)
 
     def photograph(self, report: Report) -> Photograph:
