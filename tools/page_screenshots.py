@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--address", help="of a page that is served already")
     parser.add_argument("--reduced", action="store_true", help="JPEG files for the documentation instead of PNG")
+    parser.add_argument("--width", type=int, choices=WIDTHS, help="only this one")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     server = None
@@ -104,7 +105,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as profile:
         browser = open_browser(profile)
         try:
-            for width in WIDTHS:
+            for width in [arguments.width] if arguments.width else WIDTHS:
                 for path in take(browser, arguments.address or server.address, width, arguments.folder):
                     if arguments.reduced:
                         reduce(path)

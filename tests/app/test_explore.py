@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import sys
 import threading
 import time
 from pathlib import Path
@@ -232,6 +233,15 @@ def test_the_library_is_searched_by_words_kind_and_numbers() -> None:
     assert lens_choices(LensFilter("nonsense")) == []
     assert first_lens(every, LENS) == LENS
     assert first_lens(old, LENS) == "cooke-142-f8"
+
+
+def test_without_gradio_the_command_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    assert run(["explore", "--no-open"]) == 2
+    message = capsys.readouterr().err.strip()
+    assert message == "defocus: the page to play with needs the extra [web]: pip install 'defocus[web]'"
 
 
 # Photographs and files

@@ -45,8 +45,6 @@ CSS = """
 @media (max-width: 640px) {
   .gradio-container { padding: 8px !important; }
   #desk { flex-direction: column-reverse; }
-  .defocus-figure { overflow-x: auto; }
-  .defocus-figure img { min-width: 560px; }
   .defocus-tile p { font-size: 0.6em; }
 }
 """

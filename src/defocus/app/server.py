@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
 
 from ..errors import DefocusError, MissingExtraError
 from .private_files import MEGABYTE, PrivateFolder
 
 LOOPBACK = "127.0.0.1"
 PORT = 7860
-PORTS = 20  # that are tried from there on where none is named
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,15 @@ class PageServer:
     """A page that is served until it is closed."""
 
     def __init__(self, settings: ServerSettings) -> None:
+        if find_spec("gradio") is None:
+            raise MissingExtraError("the page to play with", "web")
         self.folder = PrivateFolder()
         # Before gradio is imported: nothing is sent anywhere, and files of visitors stay in our folder.
         os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
         os.environ["GRADIO_TEMP_DIR"] = str(self.folder.path / "gradio")
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        gradio = _gradio()
+        import gradio
+
         from . import page_look
         from .darkroom import Darkroom
         from .job_line import JobLine
@@ -76,11 +78,3 @@ class PageServer:
         """End the server and remove what visitors left."""
         self.blocks.close(verbose=False)
         self.folder.remove()
-
-
-def _gradio() -> Any:
-    try:
-        import gradio
-    except ImportError as error:
-        raise MissingExtraError("the page to play with", "web") from error
-    return gradio
