@@ -48,8 +48,7 @@ def composite_stack(
         behind = surface != last  # the first layer of the next surface
         room = jnp.where(behind, room * (1.0 - cover), room)
         cover = jnp.where(behind, 0.0, cover)
-        # Blurs that grow along a surface may add up to a little more than all of the pupil.
-        kept = jnp.where(own_cover > 1.0 - cover, (1.0 - cover) / jnp.maximum(own_cover, 1e-20), 1.0)
+        kept = pupil_share(own_cover, cover)
         share = room * kept
         return (light + share * own_light, before + share * own_cover, room, cover + kept * own_cover, surface), None
 
@@ -58,3 +57,13 @@ def composite_stack(
     index = jnp.arange(count, dtype=jnp.float32)
     canvas, _ = jax.lax.scan(add, start, (index, layers.surface, psfs), reverse=True)
     return jnp.moveaxis(canvas[0] / jnp.maximum(canvas[1], 1e-6), 0, -1)
+
+
+def pupil_share(own_cover: Array, cover: Array) -> Array:
+    """The part of a layer's cover that there is room for beside its surface's other layers, 0 to 1.
+
+    Blurs that grow along a surface may add up to a little more than all of the pupil. By rounding there may be less
+    than nothing left: divided by a cover that is rounding, too, it would be seen as specks.
+    """
+    left = jnp.maximum(1.0 - cover, 0.0)
+    return jnp.where(own_cover > left, left / jnp.maximum(own_cover, 1e-20), 1.0)

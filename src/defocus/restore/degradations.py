@@ -116,7 +116,7 @@ def jpeg(
         return values.permute(0, 1, 2, 4, 3, 5).reshape(plane.shape)
 
     wide = F.pad(image, (0, -cols % 16, 0, -rows % 16), mode="replicate") * 255.0
-    ycc = torch.einsum("ij,bjhw->bihw", to_ycc, wide)
+    ycc = torch.einsum("ij,bjhw->bihw", to_ycc, wide).round()  # as coders do
     luma = coded(ycc[:, :1] - 128.0, luma_table) + 128.0
     half = F.interpolate(coded(F.avg_pool2d(ycc[:, 1:], 2), chroma_table), scale_factor=2, mode="bilinear")
     chroma = torch.where(halved, half, coded(ycc[:, 1:], chroma_table))

@@ -1,9 +1,11 @@
 """Scenes composed of photographs: painted surfaces one behind the other, with exact depth and nothing hidden unknown.
 
-A photograph without depth is a good texture. Two to six surfaces stand one behind the other: a background that fills
-the picture, plane, slanted or curved, sometimes a ground before it, and cut-outs of the procedural scenes' outlines
-(leaves, twigs, fences, wire, letters) or of figures, cards and tufts, with hard, soft or hairy edges. Each shows a part
-of a photograph as the camera sees it painted there, no finer than its own pixels. A plane's 1/depth is linear over the
+A photograph without depth is a good texture. Up to six surfaces stand one behind the other: a background that fills the
+picture, plane, slanted or curved, sometimes a ground before it, and cut-outs. As in most photographs, these are few and
+large: half of the scenes are plain, one to three surfaces whose cut-outs are figures and cards. The others have more of
+them, and a part of those have fine ones, of the procedural scenes' outlines (leaves, twigs, fences, wire, letters) or
+tufts. Edges are hard, soft or hairy. Each surface shows a part of a photograph as the camera sees it painted there, no
+finer than its own pixels. A plane's 1/depth is linear over the
 picture, so slanted ones are exact. Light is linear: lamps are added and highlights raised before anything is blurred.
 """
 
@@ -29,6 +31,8 @@ Picture = UInt8[np.ndarray, "height width 3"]  # display values
 LIGHT_OF_DISPLAY = from_srgb(np.arange(256, dtype=np.float32) / 255.0).astype(np.float32)
 LARGEST_REDUCTION = 2.0  # pixels of a photograph that become one of the scene
 NEAREST_M, FARTHEST_M = (0.35, 4.0), 120.0
+PLAIN = 0.5  # of all scenes
+FINE = 0.36  # of the others: fine parts in less than a fifth of all
 LETTERS = "ABCDEFGHIKLMNOPRSTUVWXYZ"
 
 
@@ -48,19 +52,22 @@ def compose_scene(
     """
     random = np.random.default_rng(seed)
     grid = _pixel_grid(size, int(random.integers(2**31)))
-    number = int(random.integers(2, MOST_SURFACES + 1))
+    plain, fine = random.random() < PLAIN, random.random() < FINE
+    number = int(random.choice((1, 2, 3), p=(0.3, 0.4, 0.3)) if plain else random.integers(2, MOST_SURFACES + 1))
     inverse = _inverse_depths(number, random)
     shape = (number, size[1], size[0])
     colour, opacity, depth = np.empty((*shape, 3), np.float32), np.ones(shape, np.float32), np.empty(shape, np.float32)
-    with_ground = number > 2 and random.random() < 0.3
+    with_ground = number > 1 and random.random() < 0.3
+    delicate = int(random.integers(1, number)) if fine and not plain else 0  # the surface with fine parts
     for k in range(number):
         texture = _texture(photographs(k), size, prefilter_px, random)
         gaps = [abs(inverse[j] - inverse[k]) for j in (k - 1, k + 1) if 0 <= j < number]
-        own = _inverse_map(grid, inverse[k], 0.42 * min(gaps), random)
+        own = _inverse_map(grid, inverse[k], 0.42 * min(gaps, default=inverse[k]), random)
         if k == 1 and with_ground:
             opacity[k], own = _ground(grid, inverse[0], inverse[-1], random)
         elif k:
-            outline = OUTLINES[int(random.integers(len(OUTLINES)))](grid.reseeded(k), random)
+            outlines = FINE_OUTLINES if k == delicate else LARGE_OUTLINES
+            outline = outlines[int(random.integers(len(outlines)))](grid.reseeded(k), random)
             opacity[k] = outline.opacity
             if outline.paint is not None and random.random() < 0.3:
                 texture = outline.paint.astype(np.float32)
@@ -89,6 +96,8 @@ def _inverse_depths(number: int, random: np.random.Generator) -> Float[np.ndarra
     """1/depth of the surfaces from far to near, well apart."""
     nearest = math.exp(random.uniform(*np.log(NEAREST_M)))
     farthest = min(nearest * math.exp(random.uniform(math.log(1.15), math.log(15.0))), FARTHEST_M)
+    if number == 1:
+        return np.array([1.0 / random.uniform(nearest, farthest)])
     between = np.cumsum(random.uniform(0.4, 1.0, number - 1))
     share = np.concatenate([[0.0], between / between[-1]])
     return 1.0 / farthest + share * (1.0 / nearest - 1.0 / farthest)
@@ -150,8 +159,8 @@ def _lit(light: Rgb, grid: Grid, random: np.random.Generator) -> Rgb:
     if random.random() < 0.5:
         bright = smooth(light.min(-1), 0.85, 1.0)[..., None]
         light = light * (1.0 + random.uniform(0.0, 4.0) * bright)
-    if random.random() < 0.25:
-        count, radius = int(random.integers(1, 40)), random.uniform(0.7, 3.0)
+    if random.random() < 0.12:
+        count, radius = int(random.integers(1, 25)), random.uniform(1.2, 4.0)  # discs, of some pixels at least
         light = light + lamps(grid, count, radius, math.exp(random.uniform(0.5, 3.5)), (*WARM, "ffffff", "bcd6ff"))
     return light.astype(np.float32)
 
@@ -186,7 +195,7 @@ def _edged(field: Plane, random: np.random.Generator, grid: Grid, *, hair: bool 
 
 def _figure(grid: Grid, random: np.random.Generator) -> Outline:
     """A head on shoulders, or a stone: round parts with an uneven rim."""
-    scale = random.uniform(0.25, 0.6) * min(len(grid.u), len(grid.v))
+    scale = random.uniform(0.3, 0.8) * min(len(grid.u), len(grid.v))
     x, y = random.uniform(-0.35, 0.35) * len(grid.u), random.uniform(-0.5, 0.1) * len(grid.v)
     field = 0.45 * scale - np.hypot(grid.columns - x, (grid.rows - y) / random.uniform(0.8, 1.4))
     if random.random() < 0.5:
@@ -197,7 +206,7 @@ def _figure(grid: Grid, random: np.random.Generator) -> Outline:
 
 def _card(grid: Grid, random: np.random.Generator) -> Outline:
     turn = random.uniform(-0.6, 0.6)
-    half = random.uniform(0.12, 0.4, 2) * (len(grid.u), len(grid.v))
+    half = random.uniform(0.15, 0.5, 2) * (len(grid.u), len(grid.v))
     x, y = random.uniform(-0.4, 0.4) * len(grid.u), random.uniform(-0.4, 0.4) * len(grid.v)
     u, v = grid.columns - x, grid.rows - y
     across, along = math.cos(turn) * u + math.sin(turn) * v, math.cos(turn) * v - math.sin(turn) * u
@@ -261,4 +270,5 @@ def _tuft(grid: Grid, random: np.random.Generator) -> Outline:
     return Outline(np.clip(segments(grid, np.concatenate([lower, upper])) + 0.5, 0.0, 1.0))
 
 
-OUTLINES = (_figure, _figure, _card, _card, _leaf_spray, _twig, _fence, _wire, _word, _tuft)
+LARGE_OUTLINES = (_figure, _figure, _card)
+FINE_OUTLINES = (_leaf_spray, _leaf_spray, _twig, _fence, _wire, _word, _tuft)
