@@ -100,7 +100,7 @@ def test_no_weights_are_one_line(
 
 
 def test_a_strength_beyond_its_ends_is_refused() -> None:
-    with pytest.raises(DefocusError, match="a strength of 1.5"):
+    with pytest.raises(DefocusError, match=r"a strength of 1\.5"):
         DeblurWishes(1.5)
 
 
