@@ -2,14 +2,17 @@
 
     python benchmarks/general_training.py prepare --photos FOLDER --lenses FOLDER    # here: device-data/general
     python benchmarks/general_training.py data WORK --seconds 150                    # pairs, as many as time allows
-    python benchmarks/general_training.py train WORK --steps N [--start WEIGHTS] [--set KEY=VALUE] [--out F]
+    python benchmarks/general_training.py train WORK --minutes M [--start WEIGHTS] [--set KEY=VALUE] [--out F]
     python benchmarks/general_training.py judge WORK --weights FILE [--out F]        # on unseen lenses and photographs
+    python benchmarks/general_training.py all WORK --seconds 200 --minutes M         # the last three, M minutes in all
     python benchmarks/general_training.py --quick                                    # all of it, tiny, on a processor
 
 Scenes are composed of photographs without depth; lenses are the built-in ones and a folder's, those that pass the
 survey (`prepare` notes which). Photographs and lens families are divided among training, validation and test. WORK is a
-folder outside the repository; each stage goes on with what is there. `train` writes the weights in half precision
-(general.safetensors), with the loss and how busy the GPU was; `judge` writes general_training.json and .md.
+folder outside the repository; each stage goes on with what is there. `train` measures its speed in the first steps and
+takes as many as the minutes hold (or --steps); it writes the weights in half precision after each save and at the end
+(general.safetensors), the loss, and how busy the GPU was; `judge` writes general_training.json and .md. Eight files in
+all, none above 16 MiB.
 """
 
 from __future__ import annotations
@@ -27,8 +30,11 @@ import sys
 import tarfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +56,9 @@ SEEDS = {"test": 1, "validation": 2, "train": 3}
 TRAIN_BLUR = {"levels_px": [1, 2, 4, 8, 16], "weights": [1.0, 1.5, 2.0, 2.0, 2.0]}
 LEVELS = ((0.0, 2.0), (2.0, 8.0), (8.0, 16.5))
 TEST_BLUR = {"levels_px": [2, 8, 16], "weights": [1, 1, 1]}
+MOST_STEPS = 200_000
+TEST_SECONDS = 45.0  # the test of `all`
+BEGIN = time.perf_counter()
 QUICK_TRAINING = [
     "batch=2", "crop=32", "compute.compile=false", "compute.precision=no", "data.cache=memory", "data.workers=0",
     "validation.every=1", "save.every=1", "logs.every=1",
@@ -128,6 +137,16 @@ def read_scene(source: Any, plan: Any) -> Any:
     return read_source(source, plan)
 
 
+def read_there(source: Any, plan: Any) -> Any:
+    """A scene without the surfaces that are nowhere, which would be half of what goes from process to process."""
+    from defocus.scene.surface_stack import SurfaceStack
+
+    sharp = read_scene(source, plan)
+    stack, last = sharp.stack, max(k for k, opacity in enumerate(sharp.stack.opacity) if opacity.any())
+    parts = (stack.colour[: last + 1], stack.opacity[: last + 1], stack.depth_m[: last + 1])
+    return replace(sharp, stack=SurfaceStack(*parts))
+
+
 def make_data(arguments: argparse.Namespace) -> None:
     """Test, validation and training pairs, until all are there or the time is over."""
     from defocus.synth.lens_pool import find_lenses
@@ -154,19 +173,21 @@ def make_data(arguments: argparse.Namespace) -> None:
         pool = find_lenses(plan)
         counts = {split: len(names) for split, names in pool.of_split.items()}
         print(f"{time.perf_counter() - begin:.0f} s: {len(pool.lenses)} lenses, {counts}", flush=True)
-        ends = {"seconds": arguments.seconds, "begin": begin}
         limits = {"test": arguments.tests, "train": min(arguments.pairs, PER_SCENE * SCENES)}
-        for split, count in (COUNTS | limits).items():
+        works: list[tuple[str, Callable[[], int]]] = []
+        spent: Counter[str] = Counter()
+        for split, count in (COUNTS | limits).items():  # one queue: no split waits for the last pairs of another
             blur = TRAIN_BLUR if split == "train" else TEST_BLUR
             maker = OnDemandPairs(plan_of(data, blur), split, seed=SEEDS[split], cache_size=400, pool=pool, read=read)
-            make_split(arguments.work, maker, split, count, **ends)
+            works += [(split, work) for work in chunk_works(arguments.work, maker, split, count, spent)]
+        carry_out(works, arguments.seconds, begin)
     seconds = time.perf_counter() - begin
     files = {split: sorted((arguments.work / "pairs" / split / "input").glob("*.png")) for split in SEEDS}
     facts = {"pairs": {split: len(own) for split, own in files.items()}, "seconds": seconds, "lenses": counts,
-             "machine": machine()}  # fmt: skip
+             "seconds_of_threads": dict(spent), "machine": machine()}  # fmt: skip
     (arguments.out / "general_data.json").write_text(json.dumps(facts, indent=1) + "\n")
-    for split in ("test", "train"):
-        show_pairs([*files[split][:: max(1, len(files[split]) // 20)]][:20], arguments.out / f"general_{split}.jpg")
+    shown = [file for split in ("train", "test") for file in files[split][:: max(1, len(files[split]) // 16)][:16]]
+    show_pairs(shown, arguments.out / "general_pairs.jpg")
     print(f"{seconds:.0f} s: {facts['pairs']}", flush=True)
 
 
@@ -187,44 +208,61 @@ def show_pairs(files: list[Path], out: Path) -> None:
 
 
 def _elsewhere(composers: ProcessPoolExecutor, source: Any, plan: Any) -> Any:
-    return composers.submit(read_scene, source, plan).result()
+    from defocus.scene.photo_scenes import filled_up
+
+    sharp = composers.submit(read_there, source, plan).result()
+    return replace(sharp, stack=filled_up(sharp.stack))
 
 
-def make_split(work: Path, maker: Any, split: str, count: int, *, seconds: float, begin: float) -> None:
-    """Pairs of one split, chunk after chunk, each with one of the pixel sizes."""
+def chunk_works(work: Path, maker: Any, split: str, count: int, spent: Counter[str]) -> list[Callable[[], int]]:
+    """What makes the pairs of one split, chunk after chunk, each with one of the pixel sizes; and how many it made."""
     folder, records = work / "pairs" / split, work / "records"
     records.mkdir(parents=True, exist_ok=True)
     for side in ("input", "target"):
         (folder / side).mkdir(parents=True, exist_ok=True)
-    chunks = [range(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
-    chunks = [chunk for chunk in chunks if not (records / f"{split}-{chunk[0]:06d}.json").is_file()]
-    lock, done, last = threading.Lock(), [0], [time.perf_counter()]
 
-    def make(chunk: range) -> None:
-        if time.perf_counter() - begin > seconds and split == "train":
-            return
+    def make(chunk: range) -> int:
         own = copy.copy(maker)
         circle = CIRCLES_PX[chunk[0] // CHUNK % len(CIRCLES_PX)]
         own.plan = maker.plan.model_copy(update={"sensor": maker.plan.sensor.model_copy(update={"circle_px": circle})})
+        times = [time.perf_counter()]
         own.prefetch(chunk, 32 if not is_quick() else 1)
+        times.append(time.perf_counter())
+        pairs = own.pairs(chunk)
+        times.append(time.perf_counter())
         rows = []
-        for pair in own.pairs(chunk):
+        for pair in pairs:
             write_pair(folder, pair)
             recipe = pair.recipe
             radius = max(abs(v) for v in recipe.coc_px)
             rows.append({"id": f"{recipe.index:06d}", "radius_px": radius, "lens": recipe.lens, "circle_px": circle,
                          "source": recipe.source})  # fmt: skip
         (records / f"{split}-{chunk[0]:06d}.json").write_text(json.dumps(rows))
-        with lock:
-            done[0] += len(chunk)
-            if time.perf_counter() - last[0] > 5.0:
-                last[0] = time.perf_counter()
-                print(f"{last[0] - begin:.0f} s: {split} {done[0]} of {count}", flush=True)
+        times.append(time.perf_counter())
+        for stage, first, last in zip(("compose", "blur", "write"), times, times[1:], strict=False):
+            spent[stage] += last - first
+        return len(rows)
 
-    with ThreadPoolExecutor(amount(6, quick=1)) as threads:
-        for future in as_completed([threads.submit(make, chunk) for chunk in chunks]):
-            future.result()
-    print(f"{time.perf_counter() - begin:.0f} s: {split} {done[0]} pairs made now", flush=True)
+    chunks = [range(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
+    missing = [chunk for chunk in chunks if not (records / f"{split}-{chunk[0]:06d}.json").is_file()]
+    return [partial(make, chunk) for chunk in missing]
+
+
+def carry_out(works: list[tuple[str, Callable[[], int]]], seconds: float, begin: float) -> None:
+    """All works side by side in their order; those of training are left out once the time is over."""
+    last, done = time.perf_counter(), Counter[str]()
+
+    def one(split: str, work: Callable[[], int]) -> tuple[str, int]:
+        late = time.perf_counter() - begin > seconds and split == "train"
+        return split, 0 if late else work()
+
+    with ThreadPoolExecutor(amount(8, quick=1)) as threads:
+        for future in as_completed([threads.submit(one, *each) for each in works]):
+            split, count = future.result()
+            done[split] += count
+            if time.perf_counter() - last > 5.0:
+                last = time.perf_counter()
+                print(f"{last - begin:.0f} s: {dict(done)}", flush=True)
 
 
 def write_pair(folder: Path, pair: Any) -> None:
@@ -261,7 +299,8 @@ def train_general(arguments: argparse.Namespace) -> Path:
 
     from defocus.restore import TrainConfig, train
 
-    changes = [f"steps={arguments.steps}", *(QUICK_TRAINING if is_quick() else []), *arguments.changes]
+    minutes = None if arguments.steps else minutes_left(arguments)
+    changes = [f"steps={arguments.steps or MOST_STEPS}", *(QUICK_TRAINING if is_quick() else []), *arguments.changes]
     if arguments.start:
         changes.append(f"model.start={arguments.start}")
     if not is_quick() and shutil.which("gcc") is None and shutil.which("cc") is None:
@@ -272,7 +311,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
     run, out = arguments.work / arguments.run, arguments.out / "general.safetensors"
 
     def show(progress: Any) -> None:
-        now = time.perf_counter()
+        now, state["step"] = time.perf_counter(), progress.step
         if progress.step and state["first"] is None:
             state["first"] = now - begin
         if now - state["last"] > 15.0:
@@ -284,22 +323,30 @@ def train_general(arguments: argparse.Namespace) -> Path:
                 state["file"] = weights.stat().st_mtime
                 export(weights, out)
 
-    result = train(config, run, folders=(arguments.work / "pairs",), progress=show)
+    result = train(config, run, folders=(arguments.work / "pairs",), progress=show, minutes=minutes)
     export(result.last, out)
-    for name in ("loss.csv", "validation.csv", "run.jsonl"):
-        shutil.copy(run / name, arguments.out / f"general_{name}")
+    shutil.copy(run / "loss.csv", arguments.out / "general_loss.csv")
     events = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
     busy = watch.values
     facts = {
-        "steps": config.steps, "batch": config.batch, "crop": config.crop, "seconds": time.perf_counter() - begin,
+        "steps": state["step"], "batch": config.batch, "crop": config.crop, "seconds": time.perf_counter() - begin,
         "seconds_to_first_step": state["first"], "steps_per_s": events[-1].get("steps_per_s"),
         "gpu_busy_percent": busy, "gpu_busy_mean": sum(busy) / len(busy) if busy else None,
         "gpu_memory_gb": torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None,
-        "history": result.history, "settings": config.as_json() | {"data": None},
+        "history": result.history, "events": events, "settings": config.as_json() | {"data": None},
     }  # fmt: skip
     (arguments.out / "general_train.json").write_text(json.dumps(facts, indent=1) + "\n")
-    print(json.dumps({k: v for k, v in facts.items() if k not in ("settings", "history", "gpu_busy_percent")}))
+    print(
+        json.dumps({k: v for k, v in facts.items() if k not in ("settings", "history", "events", "gpu_busy_percent")})
+    )
     return out
+
+
+def minutes_left(arguments: argparse.Namespace) -> float:
+    """Minutes for the training: of all stages those that are left, but for the test at the end."""
+    if arguments.stage != "all":
+        return arguments.minutes
+    return max(0.5, arguments.minutes - (time.perf_counter() - BEGIN + TEST_SECONDS) / 60.0)
 
 
 def export(weights: Path, out: Path) -> None:
@@ -391,7 +438,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more training pairs after so long")
     parser.add_argument("--pairs", type=int, default=amount(10**9, quick=12), help="training pairs at most")
     parser.add_argument("--tests", type=int, default=COUNTS["test"], help="test pairs at most")
-    parser.add_argument("--steps", type=int, default=amount(12_000, quick=2))
+    parser.add_argument("--minutes", type=float, default=9.0, help="of the training; with `all`, of all stages")
+    parser.add_argument("--steps", type=int, default=amount(0, quick=2), help="so many, in place of --minutes")
     parser.add_argument("--run", default="run", help="name of the training's folder in WORK")
     parser.add_argument("--start", type=Path, help="weights to begin with")
     parser.add_argument("--weights", type=Path)

@@ -428,7 +428,7 @@ def test_the_average_of_the_weights() -> None:
         with torch.no_grad():
             network[0].weight.add_(0.01)
             network[1].running_mean.add_(1.0)
-        average.update(network, step)
+        average.update(step)
         decay = min(0.9, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * network[0].weight.detach()
     torch.testing.assert_close(average.network[0].weight, expected)
@@ -440,8 +440,25 @@ def test_the_average_of_the_weights() -> None:
     plain = Average(network, 0.0)
     with torch.no_grad():
         network[0].weight.mul_(2.0)
-    plain.update(network, 0)
+    plain.update(0)
     assert torch.equal(plain.refreshed(network)[0].weight, network[0].weight)
+
+
+def test_a_training_of_some_minutes_ends_its_schedule_with_them(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a pretended speed of 2 steps/s, 6 s hold 4 steps and at most 11 more; the rate falls to its floor by then."""
+    monkeypatch.setattr(train_module, "TIMED_STEPS", 4)
+    monkeypatch.setattr(TrainProgress, "steps_per_s", property(lambda _: 2.0))
+    config = settings(pairs, steps=100_000, schedule={"floor": 1e-5})
+    train(config, tmp_path / "run", minutes=0.1)
+    table = rows(tmp_path / "run" / "loss.csv")
+    assert 5 <= len(table) <= 15
+    assert float(table[-1]["rate"]) < 0.2 * float(table[0]["rate"])
+    events = [json.loads(line) for line in (tmp_path / "run" / "run.jsonl").read_text().splitlines()]
+    assert [event["steps"] for event in events if event["event"] == "timed"] == [len(table)]
+    # The settings that are kept have the steps that were done: it is complete.
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["steps"] == len(table)
 
 
 def test_the_best_weights_are_taken_up_again_where_the_rate_falls(

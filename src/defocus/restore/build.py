@@ -69,17 +69,20 @@ def check_build(config: TrainConfig) -> list[str]:
 class Average:
     """A copy of a network beside it: what is judged and kept, its average or, without a decay, the network itself.
 
-    Made before the network is wrapped for many GPUs or mixed precision.
+    Made when the network is where it stays, and before it is wrapped for many GPUs or mixed precision.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
         self.decay = decay
         self.network = deepcopy(network).eval().requires_grad_(False)
+        # Listed once: a walk over all modules at each step costs the host a millisecond.
+        self._parameters = list(self.network.parameters())
+        self._others = list(network.parameters())  # not views of them: wrapping may give them other memory
 
-    def update(self, network: nn.Module, step: int) -> None:
-        """Take in the weights after the step of this number, counted from 0."""
+    def update(self, step: int) -> None:
+        """Take in the network's weights after the step of this number, counted from 0."""
         update = torch.optim.swa_utils.get_ema_multi_avg_fn(min(self.decay, (1.0 + step) / (10.0 + step)))
-        update(list(self.network.parameters()), [p.detach() for p in network.parameters()], step)
+        update(self._parameters, self._others, step)
 
     def refreshed(self, network: nn.Module) -> nn.Module:
         """The network to judge, with the buffers of now (the statistics of batch norms)."""
@@ -94,6 +97,7 @@ def open_accelerator(compute: ComputeSettings) -> Accelerator:
     try:
         from accelerate import Accelerator
         from accelerate.state import AcceleratorState
+        from accelerate.utils import TorchDynamoPlugin
     except ModuleNotFoundError as error:
         raise MissingExtraError("training", "train") from error
     if compute.precision == "fp16" and not torch.cuda.is_available():
@@ -102,7 +106,7 @@ def open_accelerator(compute: ComputeSettings) -> Accelerator:
     started = int(os.environ.get("WORLD_SIZE") or 1)
     accelerator = Accelerator(
         mixed_precision=compute.precision,
-        dynamo_backend="inductor" if compute.compile else "no",
+        dynamo_plugin=TorchDynamoPlugin(backend="inductor" if compute.compile else "no", mode=compute.compile_mode),
         cpu=started > 1 and not torch.cuda.is_available(),  # else accelerate takes each for a training of its own
     )
     kind = accelerator.distributed_type.value

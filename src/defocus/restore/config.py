@@ -164,6 +164,8 @@ class Lesson(_Table):
 class ComputeSettings(_Table):
     precision: Literal["no", "bf16", "fp16"] = "no"
     compile: bool = False
+    # What torch.compile aims at: "reduce-overhead" records CUDA graphs, for networks of many small kernels.
+    compile_mode: Literal["default", "reduce-overhead", "max-autotune"] = "default"
     channels_last: bool = False
 
 
@@ -299,6 +301,7 @@ class TrainConfig(_Table):
             "data": {"workers", "prefetch", "cache", "kept"},
             "logs": {"kinds"},
             "validation": {"images", "batch"},
+            "compute": {"compile_mode"},  # how fast, not what
         }
         if not self.degrade.active:  # as before there was any
             exclude["degrade"] = True

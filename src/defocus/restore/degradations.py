@@ -10,6 +10,7 @@ scaled by quality (ITU-T T.81, annex K), colour differences at full or half size
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,39 +37,58 @@ FROM_YCC = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
 SHOT = (1e-5, 2e-3)  # variance for each unit of light, even in its logarithm
 READ = 0.01  # standard deviation, up to
 
+Tables = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
-def degraded(batch: Batch, settings: Degradation, seed: int, *names: int) -> Batch:
-    """A batch of display values [batch, 3, rows, cols] with degraded inputs; targets stay what they are."""
+
+def degraded(batch: Batch, settings: Degradation, seed: int, *names: int, fused: bool = False) -> Batch:
+    """A batch of display values [batch, 3, rows, cols] with degraded inputs; targets stay what they are.
+
+    `fused`: the arithmetic is compiled to few kernels, on a GPU.
+    """
     blurred, sharp = batch
     if not settings.active:
         return batch
     count, random = len(blurred), generator(seed, "degrade", *names)
+    draws = np.stack(
+        [
+            random.random(count) < settings.sharp,
+            random.random(count) < settings.noise,
+            random.random(count) < settings.jpeg,
+            np.exp(random.uniform(math.log(SHOT[0]), math.log(SHOT[1]), count)),
+            READ * random.random(count),
+            random.random(count) < 0.5,  # coarse
+            random.uniform(*settings.jpeg_quality, count),
+            random.random(count) < 0.5,  # colour differences at half size
+        ],
+        dtype=np.float32,
+    )
+    on_device, numbers = blurred.is_cuda, torch.from_numpy(draws)
+    numbers = (numbers.pin_memory() if on_device else numbers).to(blurred.device, non_blocking=True)
+    source = torch.Generator(blurred.device).manual_seed(seed_for(seed, "noise", *names))
+    white = torch.randn(blurred.shape, generator=source, device=blurred.device, dtype=blurred.dtype)
+    degrade = _fused() if fused and on_device else _degrade
+    return degrade(blurred, sharp, white, numbers, _tables(blurred.device)), sharp
 
-    def some(part: float) -> Tensor:
-        return _on(random.random(count) < part, blurred)
 
-    noise = torch.Generator(blurred.device).manual_seed(seed_for(seed, "noise", *names))
-    image = torch.where(some(settings.sharp), sharp, blurred)
-    shot = np.exp(random.uniform(math.log(SHOT[0]), math.log(SHOT[1]), count))
-    read, coarse = READ * random.random(count), random.random(count) < 0.5
-    noisy = add_noise(image, _on(shot, image), _on(read, image), _on(coarse, image), noise)
-    image = torch.where(some(settings.noise), noisy, image)
-    quality = random.uniform(*settings.jpeg_quality, count)
-    coded = jpeg(image, _on(quality, image), _on(random.random(count) < 0.5, image))
-    image = torch.where(some(settings.jpeg), coded, image)
-    return image.contiguous(), sharp
+def _degrade(blurred: Tensor, sharp: Tensor, white: Tensor, draws: Tensor, tables: Tables) -> Tensor:
+    """Degraded inputs; `draws` [8, batch] as `degraded` draws them."""
+    is_sharp, noisy, coded, shot, read, coarse, quality, halved = draws[:, :, None, None, None].unbind(0)
+    image = torch.where(is_sharp > 0.0, sharp, blurred)
+    image = torch.where(noisy > 0.0, add_noise(image, shot, read, coarse > 0.0, white), image)
+    image = torch.where(coded > 0.0, jpeg(image, quality, halved > 0.0, tables), image)
+    return image.contiguous()
 
 
-def _on(values: np.ndarray, image: Tensor) -> Tensor:
-    kind = torch.bool if values.dtype == bool else torch.float32
-    return torch.from_numpy(values).to(image.device, kind, non_blocking=True)[:, None, None, None]
+@lru_cache
+def _fused() -> Callable[..., Tensor]:
+    compiled: Callable[..., Tensor] = torch.compile(_degrade, dynamic=False)
+    return compiled
 
 
 def add_noise(
-    image: Float[Tensor, "batch 3 rows cols"], shot: Tensor, read: Tensor, coarse: Tensor, source: torch.Generator
+    image: Float[Tensor, "batch 3 rows cols"], shot: Tensor, read: Tensor, coarse: Tensor, white: Tensor
 ) -> Float[Tensor, "batch 3 rows cols"]:
-    """Pictures with noise, in whole steps of 255; parameters [batch, 1, 1, 1]."""
-    white = torch.randn(image.shape, generator=source, device=image.device, dtype=image.dtype)
+    """Pictures with noise, in whole steps of 255; parameters [batch, 1, 1, 1], `white` noise of variance 1."""
     wide = F.pad(white, (1, 1, 1, 1), mode="reflect")
     smooth = sum(
         wide[..., i : i + image.shape[-2], j : j + image.shape[-1]] * (2.0 - abs(i - 1)) * (2.0 - abs(j - 1))
@@ -85,7 +105,7 @@ def _whole(image: Tensor) -> Tensor:
 
 
 @lru_cache
-def _tables(device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _tables(device: torch.device) -> Tables:
     """Cosines [8, 8], quantisation of luma and chroma [8, 8], colours to and from YCbCr [3, 3]."""
     k = np.arange(8)
     cosines = np.cos(math.pi * (2 * k[None, :] + 1) * k[:, None] / 16.0) * np.where(
@@ -99,11 +119,11 @@ def _tables(device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tenso
 
 
 def jpeg(
-    image: Float[Tensor, "batch 3 rows cols"], quality: Tensor, halved: Tensor
+    image: Float[Tensor, "batch 3 rows cols"], quality: Tensor, halved: Tensor, tables: Tables | None = None
 ) -> Float[Tensor, "batch 3 rows cols"]:
     """Pictures after JPEG of a quality from 1 to 100, [batch, 1, 1, 1]; `halved`: colour differences at half size."""
     rows, cols = image.shape[-2:]
-    cosines, luma_table, chroma_table, to_ycc, from_ycc = _tables(image.device)
+    cosines, luma_table, chroma_table, to_ycc, from_ycc = tables or _tables(image.device)
     factor = torch.where(quality < 50.0, 50.0 / quality, 2.0 - 0.02 * quality)[..., None]  # [batch, 1, 1, 1, 1]
 
     def coded(plane: Tensor, table: Tensor) -> Tensor:

@@ -159,7 +159,7 @@ class TrainLoader(Dataset[Any]):
         processes: int = 1,
         report: Report | None = None,
     ) -> None:
-        self._config, self._device, self._share = config, device, (process, processes)
+        self.config, self._device, self._share = config, device, (process, processes)
         for stage in config.stages:
             if stage.batch % (processes * stage.parts):
                 raise ConfigError(
@@ -187,15 +187,15 @@ class TrainLoader(Dataset[Any]):
 
     def view(self, request: PairRequest, size: tuple[int, ...], crop: int) -> CropView:
         """Crop, flips and turn of a pair: a pure function of the seed and the request."""
-        augment, source = self._config.augment, self._sources[request.source]
-        random = generator(self._config.seed, "view", *request)
+        augment, source = self.config.augment, self._sources[request.source]
+        random = generator(self.config.seed, "view", *request)
         name = source.name(request.number, request.epoch)
         return draw_view(random, size, crop, name, flip=augment != "no", turn=augment == "turns")
 
     def batches(self, first: int) -> Generator[Batch, None, None]:
         """The parts of all steps from `first` on, as display values on the device."""
-        data, steps = self._config.data, range(first, self._config.steps)
-        places = [(step, part) for step in steps for part in range(self._config.stage_at(step).parts)]
+        data, steps = self.config.data, range(first, self.config.steps)
+        places = [(step, part) for step in steps for part in range(self.config.stage_at(step).parts)]
         workers = 0 if data.cache == "device" else data.workers
         # Workers live as long as the training. "spawn": JAX does not survive a fork, nor do threads that hold a lock.
         options: dict[str, Any] = {"multiprocessing_context": "spawn", "prefetch_factor": data.prefetch}
@@ -212,7 +212,8 @@ class TrainLoader(Dataset[Any]):
                 if isinstance(batch, DefocusError):
                     raise batch
                 blurred, sharp = (as_display(values.to(self._device, non_blocking=True)) for values in batch)
-                yield degraded((blurred, sharp), self._config.degrade, self._config.seed, *place, self._share[0])
+                names, fused = (self.config.seed, *place, self._share[0]), self.config.compute.compile
+                yield degraded((blurred, sharp), self.config.degrade, *names, fused=fused)
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -230,13 +231,13 @@ class TrainLoader(Dataset[Any]):
 
     def _cut(self, step: int, part: int) -> Batch:
         """Whole numbers of the pairs of this process; those of one source and epoch are asked for in one go."""
-        crop, groups = self._config.stage_at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
+        crop, groups = self.config.stage_at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
         for place, request in enumerate(self._batches.share(step, part, *self._share)):
             groups.setdefault((request.source, request.epoch), {})[place] = request
         pairs, batches = dict[int, Pair](), list[Batch]()
         for (number, epoch), requests in groups.items():
             source, numbers = self._sources[number], [request.number for request in requests.values()]
-            if self._config.data.cache == "device" and isinstance(source, DecodedPairs):
+            if self.config.data.cache == "device" and isinstance(source, DecodedPairs):
                 views = [self.view(request, source.sizes[request.number], crop) for request in requests.values()]
                 batches.append(source.crops(numbers, views))
                 continue

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 SPEED_AFTER = 5  # steps: the first ones compile, tune and fill
+TIMED_STEPS = 60  # after which a training of so many minutes knows its speed
+TIME_FOR_STEPS = 0.93  # of what is left then; the rest is for validation and saving
 
 
 @dataclass
@@ -100,16 +103,19 @@ def train(
     anew: bool = False,
     accept_changes: bool = False,
     progress: Watcher | None = None,
+    minutes: float | None = None,
 ) -> TrainResult:
     """Train into the folder `out`, or go on there. `config`: settings, a TOML file of them, or a recipe's name.
 
-    `folders` take the place of `config.data.folders`; `anew`: remove what a training made there, and nothing else;
-    `accept_changes`: go on although settings or data changed. Under `accelerate launch` every process calls this with
-    the same arguments. Raises `ConfigError`, `DatasetError`, `TrainingError`, or `OwnershipError` for a folder that is
-    not ours.
+    With `minutes`, the settings' steps are cut to what such a time holds from now on, by the speed of the first ones:
+    the schedule ends with it. `folders` take the place of `config.data.folders`; `anew`: remove what a training made
+    there, and nothing else; `accept_changes`: go on although settings or data changed. Under `accelerate launch` every
+    process calls this with the same arguments. Raises `ConfigError`, `DatasetError`, `TrainingError`, or
+    `OwnershipError` for a folder that is not ours.
     """
     if not isinstance(config, TrainConfig):
         config = TrainConfig.from_toml(config)
+    end = None if minutes is None else time.monotonic() + 60.0 * minutes
     config = config.with_folders(folders)
     accelerator, folder = open_accelerator(config.compute), RunFolder(Path(out))
     main = accelerator.is_main_process
@@ -118,7 +124,7 @@ def train(
         training = _Training(config, folder, accelerator, TrainProgress(config.steps, watcher=progress))
         if anew and main:  # now that nothing is wrong with what takes its place
             folder.files.clear()
-        return training.run(accept_changes)
+        return training.run(accept_changes, end)
 
 
 class _Training:
@@ -150,8 +156,8 @@ class _Training:
         self.history: list[dict[str, float]] = []
         self.changes: list[str] = []
 
-    def run(self, accept_changes: bool) -> TrainResult:
-        """All steps from the last state on."""
+    def run(self, accept_changes: bool, end: float | None = None) -> TrainResult:
+        """All steps from the last state on; `end`: the second of the monotonic clock to be ready at."""
         config, progress = self.config, self.progress
         first = progress.step = progress.resumed = self._resume(accept_changes)
         self.logs = TrainLogs(self.folder.files, config.logs.kinds, first) if self.main else None
@@ -161,7 +167,11 @@ class _Training:
         self.model.train()
         try:
             with closing(self.loader.batches(first)) as batches:  # and its workers, whatever happens
-                for step in range(first, config.steps):
+                for step in count(first):
+                    if end is not None and step - first == TIMED_STEPS:
+                        config = self._cut_to(end, step)
+                    if step >= config.steps:
+                        break
                     if step in reloads and self.best:
                         self._reload()
                     self._step(step, batches)
@@ -181,6 +191,19 @@ class _Training:
                 self.logs.close()
         best = self.folder.path / "best.pt" if self.best else None
         return TrainResult(best, self.folder.path / "last.pt", self.history, bool(config.ema))
+
+    def _cut_to(self, end: float, step: int) -> TrainConfig:
+        """Settings of as many steps as there is time for, those that are done included."""
+        self._look()  # the device has done what was asked of it
+        speed = self.progress.steps_per_s
+        left = max(0.0, TIME_FOR_STEPS * (end - time.monotonic()))
+        steps = min(self.config.steps, step + max(1, int(left * speed))) if speed else self.config.steps
+        self.config = self.loader.config = self.config.changed({"steps": steps})
+        self.progress.steps = steps
+        if self.main:
+            self.folder.write_config(self.config)
+        self._event("timed", step, steps=steps, steps_per_s=speed)
+        return self.config
 
     def _step(self, step: int, batches: Iterator[Batch]) -> None:
         config, accelerator, stage = self.config, self.accelerator, self.config.stage_at(step)
@@ -206,7 +229,7 @@ class _Training:
                 f"crops of {stage.crop} pixels at once: raise accumulate from {stage.parts} to {2 * stage.parts} (the "
                 'same training, in smaller parts), or lower batch or crop, or take compute.precision = "bf16"'
             ) from error
-        self.average.update(self.network, step)
+        self.average.update(step)
         row = torch.cat((torch.stack(rows).mean(0), norm.detach().float().reshape(1)))
         self.columns = ["loss", *loss.parts, "gradient_norm"]
         self.waiting.append((step, row))
