@@ -3,9 +3,9 @@
     python benchmarks/deblur_memory.py [--out FOLDER] [--quick]
 
 Each photograph is a JPEG of noise over smooth shapes, each run a process of its own: `defocus deblur` as a user would
-call it, with two NAFNets of random weights: a tiny one, and that of the recipe `nafnet-small`. `base` is the process
-before it reads the photograph (torch, JAX, the network); what is above it is the photograph as float32, the result, a
-batch of tiles inside the network, and the bytes of the file that is written.
+call it, with NAFNets of random weights: a tiny one, and those of the recipes `nafnet-small` and `general`. `base` is
+the process before it reads the photograph (torch, JAX, the network); what is above it is the photograph as float32, the
+result, a batch of tiles inside the network, and the bytes of the file that is written.
 """
 
 from __future__ import annotations
@@ -24,10 +24,17 @@ import numpy as np
 
 from machine import amount, is_quick, machine, read_arguments, write_report
 
-NETWORKS: dict[str, dict[str, Any]] = {"tiny": {"width": 8, "encoder_blocks": (1, 1, 1, 1)}, "small": {}}
+NETWORKS: dict[str, dict[str, Any]] = {"tiny": {"width": 8, "encoder_blocks": (1, 1, 1, 1)}, "small": {}, "general": {}}
 RUNS = amount(
-    (("tiny", (3000, 2000)), ("tiny", (6000, 4000)), ("small", (3000, 2000)), ("small", (6000, 4000))),
-    quick=(("tiny", (96, 64)),),
+    (
+        ("tiny", (3000, 2000)),
+        ("tiny", (6000, 4000)),
+        ("small", (3000, 2000)),
+        ("small", (6000, 4000)),
+        ("general", (1760, 1168)),
+        ("general", (6000, 4000)),
+    ),
+    quick=(("tiny", (96, 64)), ("general", (96, 64))),
 )
 TILE, OVERLAP = amount((512, 64), quick=(64, 16))
 
@@ -76,8 +83,17 @@ def one(photo: Path, weights: Path, out: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def build_network(name: str) -> Any:
+    from defocus.restore.build import network_overrides
+    from defocus.restore.config import TrainConfig
     from defocus.restore.models import build_model
+
+    if name == "general":
+        return build_model("nafnet", **network_overrides(TrainConfig.from_toml("general")))
+    return build_model("nafnet", "small", **NETWORKS[name])
+
+
+def main() -> None:
     from defocus.restore.models.checkpoints import save_weights
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -91,7 +107,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.pth"
         for name, size in RUNS:
-            model = build_model("nafnet", "small", **NETWORKS[name])
+            model = build_network(name)
             save_weights(weights, "nafnet", model.options.model_dump(), model.state_dict())
             photo = Path(folder) / "photo.jpg"
             photograph(photo, size)
