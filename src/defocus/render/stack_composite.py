@@ -28,7 +28,7 @@ def composite_stack(
 ) -> Float[Array, "rows cols 3"]:
     """The defocused picture, linear RGB (`jax.vmap` for many). One band serves all three colours, or each has its own.
 
-    A PSF's sum is kept: less than 1 darkens the picture.
+    A PSF's sum is part: less than 1 darkens the picture.
     """
     (_, rows, cols), (count, bands, size, _) = stack.opacity.shape, psfs.shape
     lengths = transform_length(rows, size), transform_length(cols, size)
@@ -48,9 +48,9 @@ def composite_stack(
         behind = surface != last  # the first layer of the next surface
         room = jnp.where(behind, room * (1.0 - cover), room)
         cover = jnp.where(behind, 0.0, cover)
-        kept = pupil_share(own_cover, cover)
-        share = room * kept
-        return (light + share * own_light, before + share * own_cover, room, cover + kept * own_cover, surface), None
+        part = pupil_share(own_cover, cover)
+        share = room * part
+        return (light + share * own_light, before + share * own_cover, room, cover + part * own_cover, surface), None
 
     plane = jnp.zeros((bands, rows, cols), jnp.float32)
     start = jnp.zeros((3, rows, cols), jnp.float32), plane, plane + 1.0, plane, layers.surface[-1]
