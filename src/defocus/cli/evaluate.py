@@ -284,7 +284,7 @@ def ablate(
     except ValueError as error:
         raise ConfigError(f"--seeds {seeds!r}; expected whole numbers, such as 0,1,2") from error
     training, measures = TrainConfig.from_toml(config, changes), [metric.strip() for metric in metrics.split(",")]
-    chosen = variants_of([name.strip() for name in variants.split(",")])
+    selection = variants_of([name.strip() for name in variants.split(",")])
     real_tests = []
     for text in tests:
         kind, sign, folder = text.partition("=")
@@ -292,7 +292,7 @@ def ablate(
             raise ConfigError(f"--test {text}: expected KIND=FOLDER, such as realdof=data/realdof")
         settings = {"kind": kind, "folder": str(Path(folder).absolute())}
         real_tests.append(validated(Test, settings, ConfigError))
-    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures, chosen, real_tests)
+    study = AblationStudy(load_plan(plan), training, out, numbers, photographs, measures, selection, real_tests)
     study.check()
     with ProgressBar(counted=True) as bar:
         study.make_pairs(LocalEngine(workers), lambda name, state: show_synthesis(bar, state, name))
