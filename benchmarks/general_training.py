@@ -5,6 +5,7 @@
     python benchmarks/general_training.py train WORK --minutes M [--start WEIGHTS] [--set KEY=VALUE] [--out F]
     python benchmarks/general_training.py judge WORK --weights FILE [--out F]        # on unseen lenses and photographs
     python benchmarks/general_training.py all WORK --seconds 200 --minutes M         # the last three, M minutes in all
+    python benchmarks/general_training.py card --weights FILE --index INDEX.csv --out F  # of the reports of `all` in F
     python benchmarks/general_training.py --quick                                    # all of it, tiny, on a processor
 
 Scenes are composed of photographs without depth; lenses are the built-in ones and a folder's, those that pass the
@@ -56,6 +57,11 @@ SEEDS = {"test": 1, "validation": 2, "train": 3}
 TRAIN_BLUR = {"levels_px": [1, 2, 4, 8, 16], "weights": [1.0, 1.5, 2.0, 2.0, 2.0]}
 LEVELS = ((0.0, 2.0), (2.0, 8.0), (8.0, 16.5))
 TEST_BLUR = {"levels_px": [2, 8, 16], "weights": [1, 1, 1]}
+LIMITS = (
+    "For defocus up to a radius of 16 pixels; not for motion blur. Trained on scenes that are composed of photographs: "
+    "on real photographs it may leave blur where edges of depth are many, and cannot bring back what is lost."
+)
+COMMAND = "python benchmarks/general_training.py all WORK --minutes M"
 MOST_STEPS = 200_000
 TEST_SECONDS = 45.0  # the test of `all`
 BEGIN = time.perf_counter()
@@ -408,6 +414,44 @@ def judge(arguments: argparse.Namespace) -> None:
     write_report(arguments.out, "general_training", report, "\n".join(lines) + "\n")
 
 
+def write_card(arguments: argparse.Namespace) -> None:
+    """The model card beside the weights that are to be shipped: general.json, and general.md for people.
+
+    The index of photographs is a CSV with the columns file, author, licence and source; each of `prepare`'s photographs
+    must be in it.
+    """
+    import csv
+
+    from defocus.files.ownership import file_sum
+
+    with arguments.index.open(newline="", encoding="utf-8") as lines:
+        index = {Path(row["file"]).stem: row for row in csv.DictReader(lines)}
+    files = sorted(path.stem for path in (arguments.data / "photos").iterdir())
+    unknown = [name for name in files if name not in index]
+    if unknown:
+        sys.exit(f"{arguments.index}: without {', '.join(unknown[:5])}: licences of all photographs are needed")
+    photographs = [{key: index[name][key] for key in ("file", "author", "licence", "source")} for name in files]
+    reports = {name: json.loads((arguments.out / f"general_{name}.json").read_text())
+               for name in ("data", "train", "training")}  # fmt: skip
+    training = {key: reports["train"][key] for key in ("steps", "batch", "crop", "seconds")}
+    card = {
+        "name": "general", "sha256": file_sum(arguments.weights), "command": COMMAND,
+        "pairs": reports["data"]["pairs"], "lenses": reports["data"]["lenses"], "training": training,
+        "levels": reports["training"]["levels"], "limits": LIMITS, "photographs": photographs,
+    }  # fmt: skip
+    (arguments.out / "general.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    text = [
+        "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "",
+        "Gain in PSNR on lenses and photographs that it has not seen: " + ", ".join(
+            f"{one['gain']:+.2f} dB at {one['level_px'][0]:g} to {one['level_px'][1]:g} px" for one in card["levels"]
+        ) + f". {training['steps']:,} steps; {reports['data']['pairs']['train']:,} pairs.", "",
+        "| photograph | author | licence | from |", "| --- | --- | --- | --- |",
+        *(f"| {one['file']} | {one['author']} | {one['licence']} | {one['source']} |" for one in photographs),
+    ]  # fmt: skip
+    (arguments.out / "general.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+    print(f"{len(photographs)} photographs, {card['sha256']}", flush=True)
+
+
 def psnr(image: Any, truth: Any) -> float:
     error = float((image.clamp(0.0, 1.0) - truth).square().mean())
     return -10.0 * math.log10(error + 1e-10)
@@ -430,7 +474,7 @@ def quick_inputs(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", nargs="?", default="all", choices=("prepare", "data", "train", "judge", "all"))
+    parser.add_argument("stage", nargs="?", default="all", choices=("prepare", "data", "train", "judge", "card", "all"))
     parser.add_argument("work", nargs="?", type=Path)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--lenses", type=Path)
@@ -443,15 +487,18 @@ def main() -> None:
     parser.add_argument("--run", default="run", help="name of the training's folder in WORK")
     parser.add_argument("--start", type=Path, help="weights to begin with")
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--index", type=Path, help="licences of the photographs: file, author, licence, source")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
     arguments = read_arguments(parser)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if arguments.quick and arguments.work is None:
         quick_inputs(arguments)
-    if arguments.stage != "prepare" and arguments.work is None:
+    if arguments.stage not in ("prepare", "card") and arguments.work is None:
         parser.error("WORK is missing")
     if arguments.stage == "prepare":
         prepare(arguments)
+    if arguments.stage == "card":
+        write_card(arguments)
     if arguments.stage in ("data", "all"):
         make_data(arguments)
     if arguments.stage in ("train", "all"):
