@@ -173,6 +173,23 @@ def test_a_job_ends_at_its_time_limit_with_advice() -> None:
     assert "not done within 0 s (PSFs): stop the lens down" in str(job.error)
 
 
+def test_a_line_that_is_closed_ends_its_jobs_and_its_thread() -> None:
+    line, began = JobLine(), threading.Event()
+
+    def endless(report: object) -> None:
+        while True:
+            began.set()
+            report("PSFs", 0.5)  # type: ignore[operator]
+            time.sleep(0.001)
+
+    running, waiting = line.ask("a", "picture", endless), line.ask("b", "picture", endless)
+    assert began.wait(30.0)
+    line.close()
+    assert isinstance(running.error, JobStopped)
+    assert isinstance(waiting.error, JobStopped)
+    assert all(thread.name != "defocus jobs" or thread is not line._thread for thread in threading.enumerate())
+
+
 # Settings
 
 

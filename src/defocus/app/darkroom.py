@@ -40,6 +40,8 @@ class Darkroom:
     folder: PrivateFolder
     pictures: dict[str, SharpPicture] = field(default_factory=dict)
     starting: str = ""  # what is compiled at present; empty: ready
+    is_closed: bool = False
+    _starter: threading.Thread | None = None
 
     def picture(self, key: str) -> SharpPicture:
         """A scene by name, or what a visitor dropped."""
@@ -128,18 +130,30 @@ class Darkroom:
 
     def start(self, *, fine: bool = True) -> None:
         """Compile in the background what the first clicks need, so that they do not wait for it."""
-        threading.Thread(target=self._warm, args=(fine,), name="defocus start", daemon=True).start()
+        self._starter = threading.Thread(target=self._warm, args=(fine,), name="defocus start", daemon=True)
+        self._starter.start()
+
+    def close(self) -> None:
+        """End the start and all jobs, and remove what visitors left."""
+        self.is_closed = True
+        self.line.close()
+        if self._starter is not None:
+            self._starter.join()
+        self.folder.remove()
 
     def _warm(self, fine: bool) -> None:
         self.starting = "getting ready: the first pictures take longer"
         picture = scene_picture(FIRST_SCENE)
-        for lens in WARMED:
-            for blades in (0, 7):
-                setting, _ = settled(lens, 2.8, blades, picture.focus_m)
-                Shot(setting, picture).preview()
-        for f_number in (1.4, 5.6):  # large and small kernels
-            Shot(settled(FIRST_LENS, f_number, 0, picture.focus_m)[0], picture).preview()
-        if fine:
+        # Lenses of each set of shapes, round and with blades; large and small kernels.
+        every = [
+            *((lens, 2.8, blades) for lens in WARMED for blades in (0, 7)),
+            (FIRST_LENS, 1.4, 0),
+            (FIRST_LENS, 5.6, 0),
+        ]
+        for lens, f_number, blades in every:
+            if not self.is_closed:
+                Shot(settled(lens, f_number, blades, picture.focus_m)[0], picture).preview()
+        if fine and not self.is_closed:
             self.starting = "ready for previews; getting ready for finished pictures"
             _ = picture.full
             job = self.line.ask("start", "photograph", Shot(settled(FIRST_LENS, 2.8, 0, 2.0)[0], picture).photograph)

@@ -75,7 +75,9 @@ class JobLine:
         self._waiting: deque[Job] = deque()
         self._running: Job | None = None
         self._change = threading.Condition()
-        threading.Thread(target=self._work, name="defocus jobs", daemon=True).start()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="defocus jobs", daemon=True)
+        self._thread.start()
 
     def ask(self, visitor: str, kind: str, work: Callable[[Report], Any]) -> Job:
         """Add a job at the end; the visitor's last one of this kind is stopped."""
@@ -87,6 +89,15 @@ class JobLine:
             self._waiting.append(job)
             self._change.notify_all()
         return job
+
+    def close(self) -> None:
+        """Stop every job, and wait for the running one: a thread within compiled code must not outlive the program."""
+        with self._change:
+            self._is_closed = True
+            for job in [*self._waiting, *([self._running] if self._running else [])]:
+                self._stop(job)
+            self._change.notify_all()
+        self._thread.join()
 
     def stop(self, job: Job) -> None:
         """End a job that nobody waits for any more."""
@@ -125,6 +136,8 @@ class JobLine:
         while True:
             with self._change:
                 while not self._waiting:
+                    if self._is_closed:
+                        return
                     self._change.wait()
                 job = self._running = self._waiting.popleft()
             job.began = time.monotonic()

@@ -77,4 +77,4 @@ class PageServer:
     def close(self) -> None:
         """End the server and remove what visitors left."""
         self.blocks.close(verbose=False)
-        self.folder.remove()
+        self.darkroom.close()
