@@ -178,7 +178,7 @@ class Page:
     def _lens_tab(self) -> None:
         with gr.Tab(LENS, id=LENS) as self.lens_tab:
             self.layout = gr.HTML(elem_id="layout")
-            with gr.Row():
+            with gr.Row(elem_id="charts"):
                 self.mtf = gr.HTML(elem_id="mtf", min_width=300)
                 self.distortion = gr.HTML(elem_id="distortion", min_width=300)
             self.numbers = gr.HTML(elem_id="numbers")

@@ -45,6 +45,7 @@ CSS = """
 @media (max-width: 640px) {
   .gradio-container { padding: 8px !important; }
   #desk { flex-direction: column-reverse; }
+  #charts { flex-direction: column; }
   .defocus-tile p { font-size: 0.6em; }
 }
 """
