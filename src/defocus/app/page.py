@@ -70,6 +70,7 @@ class Page:
             title=page_look.TITLE, analytics_enabled=False, fill_width=True, delete_cache=(600, 3600)
         ) as self.blocks:
             gr.Markdown(page_look.INTRODUCTION)
+            self.start_line = gr.HTML("", elem_id="start")
             self.status = gr.HTML(progress_line(""), elem_classes="defocus-status", elem_id="status")
             self.tab, self.view = gr.State(PHOTOGRAPH), gr.State(PICTURE)
             self.key, self.goes_on = gr.State(FIRST_SCENE), gr.State(True)
@@ -250,7 +251,7 @@ class Page:
         )
         self.deblur_button.click(self._deblur, self.blurred_file, [self.status, self.deblurred], **FINE)
         timer = gr.Timer(2.0)
-        timer.tick(self._start_state, None, [self.status, timer], **ANYWHERE)
+        timer.tick(self._start_state, None, [self.start_line, timer], **ANYWHERE)
 
     # Quick answers
 
@@ -357,7 +358,7 @@ class Page:
     def _start_state(self) -> tuple[Any, Any]:
         """What is compiled at the start; nothing is said any more once it is done."""
         text = self.darkroom.starting
-        return (progress_line(text) if text else gr.skip()), gr.Timer(active=bool(text))
+        return (progress_line(text) if text else ""), gr.Timer(active=bool(text))
 
     # Fine answers
 
