@@ -1,4 +1,5 @@
-"""What benchmarks share: their arguments and reports, the machine that they ran on, a stopwatch, small inputs.
+"""What benchmarks share: their arguments and reports, the machine that they ran on and its load, a stopwatch, small
+inputs.
 
 Every benchmark has --quick: the smallest work that goes through its steps, in one process wherever it can, to see that
 it runs. The numbers that come of it mean nothing, and do not go to benchmarks/results unless --out says so.
@@ -12,8 +13,10 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -115,3 +118,32 @@ def median_seconds(work: Callable[[], object], repeats: int = 20) -> float:
         jax.block_until_ready(work())
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+class GpuLoad(threading.Thread):
+    """The GPU's load as nvidia-smi tells it, five times a second: the part of the time in which any kernel ran, in
+    percent. None where there is no nvidia-smi."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: list[tuple[float, float]] = []
+        words = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
+        try:
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        except FileNotFoundError:
+            return
+        self.start()
+
+    def run(self) -> None:
+        for line in self.process.stdout or ():
+            if line.strip().isdigit():
+                self.seen.append((time.perf_counter(), float(line)))
+
+    def mean(self, begin: float, end: float) -> float | None:
+        """Percent between two times."""
+        own = [percent for at, percent in self.seen if begin <= at <= end]
+        return round(statistics.fmean(own), 1) if own else None
+
+    def stop(self) -> None:
+        if hasattr(self, "process"):
+            self.process.terminate()

@@ -202,7 +202,8 @@ def main() -> None:
             break
         piece = drawn.part(slice(start, start + options.piece))
         clock = time.perf_counter()
-        traced = TracedRequests(make_requests(piece.cameras, piece.depth_m, piece.field), parse_bands("d"))
+        requests = make_requests(piece.cameras, piece.depth_m, piece.field)
+        traced = TracedRequests(requests, parse_bands("d"), size=SIZE)
         batch = traced.psfs(SIZE, PsfOptions())
         tally.seconds.append(time.perf_counter() - clock)
         tally.add(piece, batch)

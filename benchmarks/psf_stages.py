@@ -1,18 +1,21 @@
 """What ten thousand PSFs wait for: every stage and every compiled program, cold, with kept programs and once more.
 
-    python benchmarks/psf_stages.py LENS_FOLDER [--count N] [--parts PART ...] [--seconds S] [--out FOLDER]
+    python benchmarks/psf_stages.py LENS_FOLDER [--count N] [--parts PART ...] [--seconds S] [--profile] [--out FOLDER]
     python benchmarks/psf_stages.py --quick            # one built-in lens, in this process
 
-The requests are those of `psf_many.py`. Processes follow each other, none begins later than --seconds:
+The requests are those of `psf_many.py`. Processes follow each other; what is not finished after --seconds is ended, and
+what each has measured until then is kept:
 
 cold     nothing compiled: the first call
-warm     programs kept: the first call, a second, one with every stage waited for, one under the profiler
+warm     programs kept: the first call, a second, one with every stage waited for; with --profile one more, under JAX's
+split    nothing kept: all programs compiled side by side, each by several threads
+tuned    likewise, with the kernels of matrix products chosen by trial
+plain    likewise, as in the first call
 survey   `survey.measurement.measure` of all lenses by parts, programs compiled; then once more
-batches  poses, wavefronts and pixel integrals in batches of other sizes
 
 Threads overlap: the seconds of stages need not sum up to those of a call, but where each is waited for. A GPU's load is
 what nvidia-smi tells five times a second: the part of the time in which any kernel ran. Writes psf_stages_gpu.json and
-.md, or psf_stages_cpu.
+.md, or psf_stages_cpu, and the first PSFs as .npz, to compare with another machine's.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +31,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,19 +41,20 @@ import jax
 import numpy as np
 
 import psf_many
-from defocus import Camera
+from defocus import Camera, stored_program
 from defocus.lens import load_lens
 from defocus.lens.formats import read_lens, write_lens
 from defocus.point_requests import make_requests
-from defocus.psf import engine, poses, propagate, wavefronts
+from defocus.psf import engine, propagation_plan, wavefronts
 from defocus.psf.bands import parse_bands
-from defocus.psf.pixel_integral import pixel_intensity
+from defocus.stored_program import GPU_OPTIONS, StoredProgram
 from defocus.survey import measurement
-from machine import SMALL_LENS, amount, is_quick, machine, median_seconds, read_arguments, write_report
+from machine import SMALL_LENS, GpuLoad, amount, is_quick, machine, read_arguments, write_report
 
-PARTS = ("cold", "warm", "survey", "batches")
-BATCHES = amount((2048,), quick=(32,))  # each compiles anew
-PIXEL_BATCHES = amount((3, 12, 48), quick=(1,))
+PARTS = ("cold", "warm", "plain", "split", "tuned", "survey")
+SPLIT = {"xla_gpu_enable_llvm_module_compilation_parallelism": True, "xla_gpu_force_compilation_parallelism": 16}
+OPTIONS: dict[str, dict[str, Any]] = {"plain": GPU_OPTIONS, "split": GPU_OPTIONS | SPLIT, "tuned": {}}
+SAVED = 64  # PSFs
 BEGIN = time.perf_counter()
 COMPILING = {
     "/jax/core/compile/jaxpr_trace_duration": "trace",
@@ -111,27 +117,33 @@ class Clock:
         }
 
 
+def label_of(program: StoredProgram) -> str:
+    """What a program does, in words."""
+    text = program._function.__qualname__
+    names = {
+        "_find_poses": "poses: program",
+        "find_wavefronts": "wavefronts: program",
+        "on_pixels": "samples and points",
+        "_ray_errors": "error of rays",
+        "_take_pupils": "pupils taken",
+    }
+    facts = dict(re.findall(r"(\w+)=(\w+)", text))
+    if "samples" not in facts:
+        return names.get(program._name, program._name)
+    way = next((name for name in ("ray_intensity", "pixel_intensity") if name in text), "")
+    way = way or f"{facts.get('supersample')} points a pixel"
+    return f"propagation: {facts['samples']} samples, {way}, {facts.get('at_once')} at once"
+
+
 @contextmanager
 def watched(clock: Clock) -> Iterator[None]:
     """Stages of the PSF engine report to a clock."""
-
-    def shape(pupils: Any, pixel: Any, *_: Any, of: Any = propagate.intensity, **options: Any) -> str:
-        way = {propagate.intensity: f"{options.get('supersample')} points a pixel"}.get(of, of.__name__)
-        return f"propagation: {options['samples']} samples, {way}, batches of {len(pixel)}"
-
-    def program(make: Callable[..., Any], name: str) -> Callable[..., Any]:
-        return lambda *arguments: clock.stage(name, make(*arguments))
-
     places: list[tuple[Any, str, Callable[..., Any]]] = [
-        (poses, "find_poses", clock.stage("poses: program", poses.find_poses)),
+        (StoredProgram, "__call__", clock.stage(lambda own, *_: label_of(own), StoredProgram.__call__)),
+        (StoredProgram, "compile", clock.stage(lambda own, *_: f"ahead: {label_of(own)}", StoredProgram.compile)),
         (wavefronts, "poses_of", clock.stage("poses", wavefronts.poses_of)),
         (wavefronts, "systems_of", clock.stage("lenses as arrays", wavefronts.systems_of)),
-        (wavefronts, "wavefront_program", program(wavefronts.wavefront_program, "wavefronts: program")),
         (wavefronts, "_joined", clock.stage("wavefronts joined", wavefronts._joined)),
-        (engine, "_pixel_program", program(engine._pixel_program, "samples and points")),
-        (engine, "_ray_errors", clock.stage("error of rays", engine._ray_errors)),
-        (engine, "_take_pupils", clock.stage("pupils taken", engine._take_pupils)),
-        (engine, "intensity_batch", clock.stage(shape, engine.intensity_batch)),
         (engine, "_folded", clock.stage("bands and reports", lambda *a: iter(list(_FOLDED(*a))))),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in places]
@@ -157,45 +169,19 @@ def listen() -> None:
     )
 
 
-class Load(threading.Thread):
-    """The GPU's load, five times a second; none where there is no nvidia-smi."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.seen: list[tuple[float, float]] = []
-        words = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"]
-        try:
-            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        except FileNotFoundError:
-            return
-        self.start()
-
-    def run(self) -> None:
-        for line in self.process.stdout or ():
-            if line.strip().isdigit():
-                self.seen.append((time.perf_counter(), float(line)))
-
-    def mean(self, begin: float, end: float) -> float | None:
-        """Percent between two times."""
-        own = [percent for at, percent in self.seen if begin <= at <= end]
-        return round(float(np.mean(own)), 1) if own else None
-
-    def stop(self) -> None:
-        if hasattr(self, "process"):
-            self.process.terminate()
-
-
-def call(drawn: psf_many.Draw, load: Load, *, wait: bool = False) -> Row:
-    """All PSFs in one call: seconds, stages, programs, load."""
+def call(drawn: psf_many.Draw, load: GpuLoad, *, wait: bool = False, file: Path | None = None) -> Row:
+    """All PSFs in one call: seconds, stages, programs, load; the first ones into a file."""
     clock = Clock(wait)
     with watched(clock):
         start = time.perf_counter()
         requests = make_requests(drawn.cameras, drawn.depth_m, drawn.field)
         prepared = time.perf_counter()
-        traced = engine.TracedRequests(requests, parse_bands("d"))
+        traced = engine.TracedRequests(requests, parse_bands("d"), size=psf_many.SIZE)
         middle = time.perf_counter()
         batch = traced.psfs(psf_many.SIZE, engine.PsfOptions())
         end = time.perf_counter()
+    if file is not None:
+        np.savez_compressed(file, psf=batch.psf[:SAVED])
     return {
         "seconds": end - start,
         "requests_s": prepared - start,
@@ -244,34 +230,53 @@ def kernels(work: Callable[[], Any], top: int = 40) -> Row:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def cold(options: argparse.Namespace, load: Load) -> Row:
+def cold(options: argparse.Namespace, load: GpuLoad) -> Row:
     """The first call of a process."""
     start = time.perf_counter()
     drawn = psf_many.draw(options.lenses, options.count)
     ready = time.perf_counter()
-    return {"imports_s": start - BEGIN, "lenses_s": ready - start, "calls": {"first": call(drawn, load)}}
+    result: Row = {"imports_s": start - BEGIN, "lenses_s": ready - start, "calls": {}}
+    result["calls"]["first"] = call(drawn, load, file=options.out / "psf_stages_first.npz")
+    return result
 
 
-def warm(options: argparse.Namespace, load: Load) -> Row:
+def warm(options: argparse.Namespace, load: GpuLoad) -> Row:
     """Calls of a process that finds its programs."""
     result = cold(options, load)
+    keep(options, "warm", result)
     drawn = psf_many.draw(options.lenses, options.count)
-    result["calls"] |= {"second": call(drawn, load), "waited for": call(drawn, load, wait=True)}
+    for name in ("second", "waited for"):
+        result["calls"][name] = call(drawn, load, wait=name == "waited for")
+        keep(options, "warm", result)
     few = drawn.part(slice(0, 4096))
 
     def work() -> None:
         requests = make_requests(few.cameras, few.depth_m, few.field)
         engine.TracedRequests(requests, parse_bands("d")).psfs(psf_many.SIZE, engine.PsfOptions())
 
-    if jax.default_backend() != "cpu":
-        try:
-            result["profile"] = kernels(work)
-        except Exception as error:  # the profiler's library may be missing: everything else is worth keeping
-            result["profile_error"] = repr(error)
+    if options.profile:
+        result["profile"] = kernels(work)
     return result
 
 
-def survey(options: argparse.Namespace, load: Load) -> Row:
+def compilation(part: str, options: argparse.Namespace, load: GpuLoad) -> Row:
+    """All programs of many PSFs side by side, with a GPU's options of this part; not run."""
+    drawn = psf_many.draw(options.lenses, 1)
+    requests = make_requests(drawn.cameras, drawn.depth_m, drawn.field)
+    stored_program.GPU_OPTIONS.update(OPTIONS[part])
+    for name in set(stored_program.GPU_OPTIONS) - set(OPTIONS[part]):
+        del stored_program.GPU_OPTIONS[name]
+    start = time.perf_counter()
+    clock = Clock()
+    with watched(clock), ThreadPoolExecutor(2 * engine.PROGRAMS_AT_ONCE) as pool:
+        work = wavefronts.compile_many(requests, parse_bands("d")) + propagation_plan.compile_window(psf_many.SIZE)
+        list(pool.map(lambda one: one(), work[: amount(len(work), quick=0)]))
+    known = {} if jax.default_backend() == "cpu" else stored_program._known_options()
+    seconds = time.perf_counter() - start
+    return {"options": known, "calls": {"compiled": {"seconds": seconds, **clock.as_json()}}}
+
+
+def survey(options: argparse.Namespace, load: GpuLoad) -> Row:
     """The survey of all lenses, by parts."""
     start = time.perf_counter()
     lenses = [read_lens(file) for file in sorted(options.lenses.rglob("*.json"))]
@@ -296,33 +301,11 @@ def survey(options: argparse.Namespace, load: Load) -> Row:
     return result
 
 
-def batches(options: argparse.Namespace, load: Load) -> Row:
-    """Poses and wavefronts of as many requests as the largest batch has, in batches of several sizes."""
-    drawn = psf_many.draw(options.lenses, max(BATCHES))
-    requests = make_requests(drawn.cameras, drawn.depth_m, drawn.field)
-    rows = []
-    before = poses.AT_ONCE, wavefronts.AT_ONCE
-    kind = wavefronts.backend_kind()
-    for size in BATCHES:
-        poses.AT_ONCE, wavefronts.AT_ONCE = {kind: size}, {kind: size}
-        seconds = []
-        for _ in range(2):
-            clock = Clock(wait=True)
-            with watched(clock):
-                jax.block_until_ready([b.arrays for b in wavefronts.wavefront_blocks(requests, parse_bands("d"))])
-            seconds.append({name: s for name, (_, s) in clock.stages.items() if name.endswith("program")})
-        rows.append({"batch": size, "first": seconds[0], "second": seconds[1]})
-    poses.AT_ONCE, wavefronts.AT_ONCE = before
-    block = next(iter(wavefronts.wavefront_blocks(requests, parse_bands("d"))))
-    pitch = requests.points.pixel[block.rows]
-    pixels = {}
-    for size in PIXEL_BATCHES:
-        own, first = np.arange(size), np.zeros(size, int)
-        pupils = engine._take_pupils(block.arrays.pupil, own, first)
-        job = {"samples": amount(1536, quick=1024), "size": psf_many.SIZE, "dtype": jax.numpy.float32}
-        work = partial(propagate.intensity_batch, pupils, pitch[own], of=pixel_intensity, **job)
-        pixels[size] = 1e3 * median_seconds(work, 10) / size
-    return {"requests": len(requests), "rows": rows, "pixel_integral_ms": pixels}
+def keep(options: argparse.Namespace, part: str, result: Row) -> None:
+    """Write what a part has measured so far: its process may be ended."""
+    facts = {"device": jax.devices()[0].device_kind, "backend": jax.default_backend(), "machine": machine()}
+    file = options.out / f"psf_stages_{part}_so_far.json"
+    file.write_text(json.dumps(facts | {part: result}), encoding="utf-8")
 
 
 # --- report -----------------------------------------------------------------------------------------------------------
@@ -343,7 +326,7 @@ def markdown(result: Row) -> str:
         for name, one in result.get(part, {}).get("calls", {}).items():
             numbers = " | ".join(f"{one[k]:.2f}" for k in ("seconds", "wavefronts_s", "propagation_s"))
             lines.append(f"| {part} | {name} | {numbers} | {one['load_percent']} |")
-    for part in ("cold", "warm", "survey"):
+    for part in PARTS:
         for name, one in result.get(part, {}).get("calls", {}).items():
             lines += ["", f"## {part}, {name}: {one['seconds']:.2f} s", "", "| stage | calls | seconds |"]
             lines += ["| --- | --- | --- |"]
@@ -360,18 +343,6 @@ def markdown(result: Row) -> str:
         lines += ["| program | kernel | calls | seconds |", "| --- | --- | --- | --- |"]
         lines += [f"| {r['program']} | all | {r['kernels']} | {r['seconds']:.4f} |" for r in profile["programs"]]
         lines += [f"| {r['program']} | {r['name']} | {r['calls']} | {r['seconds']:.4f} |" for r in profile["kernels"]]
-    if "batches" in result:
-        lines += ["", "## Batches", "", f"Seconds of {result['batches']['requests']:,} requests, once compiled.", ""]
-        lines += [
-            "| in batches of | poses | wavefronts | first, poses | wavefronts |",
-            "| --- | --- | --- | --- | --- |",
-        ]
-        for row in result["batches"]["rows"]:
-            numbers = [row[c][f"{n}: program"] for c in ("second", "first") for n in ("poses", "wavefronts")]
-            lines.append(f"| {row['batch']} | " + " | ".join(f"{s:.3f}" for s in numbers) + " |")
-        pixels = {int(size): ms for size, ms in result["batches"]["pixel_integral_ms"].items()}
-        lines += ["", "| pixel integrals of 1536 samples in batches of | ms each |", "| --- | --- |"]
-        lines += [f"| {size} | {ms:.3f} |" for size, ms in pixels.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -381,6 +352,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=amount(10_000, quick=2))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--profile", action="store_true", help="the kernels of a call; reading them takes minutes")
     parser.add_argument("--process", choices=PARTS, help=argparse.SUPPRESS)
     options = read_arguments(parser)
     if options.quick and options.lenses is None:
@@ -388,46 +360,58 @@ def main() -> None:
         write_lens(load_lens(SMALL_LENS), options.lenses / f"{SMALL_LENS}.json")
     elif options.lenses is None:
         parser.error("LENS_FOLDER is missing")
-    works = {"cold": cold, "warm": warm, "survey": survey, "batches": batches}
+    works: dict[str, Callable[[argparse.Namespace, GpuLoad], Row]] = {"cold": cold, "warm": warm, "survey": survey}
+    works |= {part: partial(compilation, part) for part in OPTIONS}
     if options.process or is_quick():
         listen()
-        load = Load()
-        own = {part: works[part](options, load) for part in ([options.process] if options.process else options.parts)}
+        load = GpuLoad()
+        for part in [options.process] if options.process else options.parts:
+            keep(options, part, works[part](options, load))
         load.stop()
     if options.process:
-        facts = {"device": jax.devices()[0].device_kind, "backend": jax.default_backend(), "machine": machine()}
-        (options.out / f"{options.process}.json").write_text(json.dumps(facts | own), encoding="utf-8")
         return
-    if is_quick():
-        facts = {"device": jax.devices()[0].device_kind, "backend": jax.default_backend(), "machine": machine(), **own}
-    else:
-        facts = processes(options)
+    facts = gather(options) if is_quick() else processes(options)
     count = len(list(options.lenses.rglob("*.json")))
     result = {"count": options.count, "lenses": count, **facts}
     write_report(options.out, f"psf_stages_{result.pop('backend')}", result, markdown(result))
 
 
+def gather(options: argparse.Namespace) -> Row:
+    """What the parts have measured, until now."""
+    facts: Row = {}
+    for part in PARTS:
+        file = options.out / f"psf_stages_{part}_so_far.json"
+        if file.exists():
+            facts |= json.loads(file.read_text())
+            file.unlink()
+    return facts
+
+
 def processes(options: argparse.Namespace) -> Row:
     """Every part in a process of its own, one after the other; kept programs are theirs alone."""
-    facts: Row = {}
+    seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         kept = ("JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE")  # set by the imports above
         variables = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
-        variables["DEFOCUS_CACHE"] = f"{folder}/programs"
         for part in options.parts:
-            if time.perf_counter() - BEGIN > options.seconds:
+            left = options.seconds - (time.perf_counter() - BEGIN)
+            if left < 5.0:
                 print(f"{part}: not begun, the time is over", flush=True)
                 continue
             start = time.perf_counter()
-            words = [__file__, str(options.lenses), "--count", str(options.count), "--process", part, "--out", folder]
-            done = subprocess.run([sys.executable, *words], env=variables, check=False)
-            print(f"{part}: {time.perf_counter() - start:.1f} s, exit code {done.returncode}", flush=True)
-            if done.returncode == 0:
-                facts |= json.loads((Path(folder) / f"{part}.json").read_text())
-                facts[part]["process_s"] = time.perf_counter() - start
-                (options.out / "psf_stages_so_far.json").write_text(json.dumps(facts))
-    (options.out / "psf_stages_so_far.json").unlink(missing_ok=True)
-    return facts
+            variables["DEFOCUS_CACHE"] = f"{folder}/{part if part in OPTIONS else 'programs'}"
+            words = [str(options.lenses), "--count", str(options.count), "--process", part, "--out", str(options.out)]
+            words += ["--profile"] if options.profile else []
+            try:
+                code = subprocess.run(
+                    [sys.executable, __file__, *words], env=variables, check=False, timeout=left
+                ).returncode
+                told = f"exit code {code}"
+            except subprocess.TimeoutExpired:
+                told = "ended, the time is over"
+            seconds[part] = time.perf_counter() - start
+            print(f"{part}: {seconds[part]:.1f} s, {told}", flush=True)
+    return gather(options) | {"process_s": seconds}
 
 
 if __name__ == "__main__":

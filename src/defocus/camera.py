@@ -25,6 +25,7 @@ from ._lazy import drawn
 from .errors import DefocusError, TraceError, checked_options
 from .lens.prescription import D_LINE_NM, Lens
 from .optics.apertures import solved_if_bare
+from .optics.batch import on_host
 from .optics.paraxial import FirstOrder, ParaxialCamera, filling_pitch, first_order, image_position
 from .optics.pupil import chief_ray, image_radius_of
 from .optics.rim import Blades, Iris
@@ -476,7 +477,7 @@ def psfs(
     axis = {(id(camera), depth): (camera, depth) for camera, depth, _ in rows} if of_axis else {}
     every = [*rows, *((camera, depth, (0.0, 0.0)) for camera, depth in axis.values())]
     points = ([camera for camera, _, _ in every], [depth for _, depth, _ in every], [place for _, _, place in every])
-    traced = trace_points(*points, parse_bands(bands), method, few=len(rows) <= FEW)
+    traced = trace_points(*points, parse_bands(bands), method, few=len(rows) <= FEW, size=size)
     batch = psfs_in_one_window(traced, rows, size, settings, progress)
     if method in ENGINE_METHODS:
         judge_counts(batch, settings)
@@ -520,7 +521,7 @@ def _first_order(optics: PackedLens) -> FirstOrder:
     own = optics.__dict__.get("_first_order")
     if own is None:
         with jax.ensure_compile_time_eval():
-            own = jax.tree.map(np.asarray, first_order(optics.system))
+            own = on_host(first_order, optics.system)
         optics.__dict__["_first_order"] = own
     return own
 

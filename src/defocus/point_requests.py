@@ -60,14 +60,16 @@ def trace_points(
     *,
     depth_series: bool = False,
     few: bool = False,
+    size: int | None = None,
 ) -> TracedRequests:
     """One request for each camera, depth (m) and field position, ready for PSFs in windows of any size.
 
-    `few` takes programs that compile fast and run slowly.
+    `few` takes programs that compile fast and run slowly. `size` is that of the windows (pixels) where it is known
+    already: a GPU compiles their programs meanwhile.
     """
     requests = make_requests(cameras, depth_m, field)
     if method in ENGINE_METHODS:
-        return TracedRequests(requests, bands, ENGINE_METHODS[method], depth_series=depth_series, few=few)
+        return TracedRequests(requests, bands, ENGINE_METHODS[method], depth_series=depth_series, few=few, size=size)
     from .psf.comparison import ComparisonRequests
 
     fronts = [max(float(camera.first_order.front_focus) * 1e-3, 0.0) for camera in cameras]

@@ -2,8 +2,8 @@
 
 JAX keeps what its compiler makes (`programs.py`), but traces and lowers a function again in every process, which takes
 longer than anything else once programs are kept: for the measurement of a lens 1.2 of 1.5 s. A stored program is found
-by a checksum of everything that decides it: the package's own source, the versions, the processor, the shapes. It lies
-in JAX's folder under a name like those of JAX, which makes room by removing the oldest.
+by a checksum of everything that decides it: the package's own source, the versions, the processor or accelerator, the
+shapes. It lies in JAX's folder under a name like those of JAX, which makes room by removing the oldest.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ from jax.core import Tracer
 
 FORMAT = "1"  # of the files
 QUICK = {"xla_backend_optimization_level": 0}  # compiles twice as fast, and runs half as fast
+# A GPU's compiler tries dozens of kernels for each matrix product, one program after the other; ours are so many, and
+# so small or so large, that the library's own choice is as good.
+GPU_OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 _CONFIG: Any = jax.config
 LONGEST_WAIT_S = 10.0  # for another process that reads or writes
+_TRACING = threading.RLock()  # one after the other: Python runs one, and the first is to be compiled soon
 
 
 class StoredProgram:
     """A function of arrays, compiled by JAX for each shape and stored where JAX keeps its programs.
 
-    Positional arguments are pytrees of arrays. `quick` is for what takes longer to compile than to run. Stored are
-    programs for a CPU; elsewhere, without a folder, and inside of a transformation of JAX this is `jax.jit` alone.
+    Positional arguments are pytrees of arrays. `quick` is for what takes longer to compile than to run. Inside of a
+    transformation of JAX, and on another device than the default one, this is `jax.jit` alone.
     """
 
     def __init__(self, function: Callable[..., Any], *, quick: bool = False) -> None:
@@ -45,6 +49,7 @@ class StoredProgram:
         self._name = function.__name__
         self._quick = quick
         self._programs: dict[Any, Callable[..., Any]] = {}
+        self._locks: dict[Any, threading.Lock] = {}
 
     @property
     def shapes(self) -> int:
@@ -53,7 +58,9 @@ class StoredProgram:
 
     @functools.cached_property
     def _options(self) -> dict[str, Any]:
-        return {"compiler_options": QUICK} if self._quick and jax.default_backend() == "cpu" else {}
+        if jax.default_backend() == "cpu":
+            return {"compiler_options": QUICK} if self._quick else {}
+        return {"compiler_options": _known_options()}
 
     @functools.cached_property
     def _jit(self) -> Callable[..., Any]:
@@ -61,33 +68,43 @@ class StoredProgram:
 
     @functools.cached_property
     def _inner(self) -> Callable[..., Any]:
-        """As a part of other programs, which choose the compiler's options."""
+        """As a part of other programs, which choose the compiler's options, and for other devices than the default."""
         return jax.jit(self._function)
 
     def __call__(self, *arguments: Any) -> Any:
         """The function's value."""
         leaves, tree = jax.tree.flatten(arguments)
         is_plain = all(hasattr(leaf, "dtype") for leaf in leaves)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves) or _CONFIG.jax_default_device is not None:
             return self._inner(*arguments)
-        if not is_plain or not _CONFIG.jax_enable_x64 or _CONFIG.jax_disable_jit:  # the package's own are in float64
+        if not is_plain or not _CONFIG.jax_enable_x64 or _CONFIG.jax_disable_jit:
             return self._jit(*arguments)
+        return self._program(leaves, tree)(*arguments)  # the package's own are in float64
+
+    def compile(self, *arguments: Any) -> None:
+        """Have the program for arguments of these shapes, of arrays or of `shape_of`, before it is called.
+
+        Several programs may compile side by side, in threads; whoever calls one meanwhile waits for it.
+        """
+        self._program(*jax.tree.flatten(arguments))
+
+    def _program(self, leaves: list[Any], tree: Any) -> Callable[..., Any]:
         shapes = tuple((leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in leaves)
-        if (tree, shapes) not in self._programs:
-            self._programs[tree, shapes] = self._find(leaves, tree, f"{tree} {shapes}") or self._jit
-        return self._programs[tree, shapes](*arguments)
+        key = tree, shapes
+        if key not in self._programs:
+            with self._locks.setdefault(key, threading.Lock()):
+                if key not in self._programs:
+                    self._programs[key] = self._find(leaves, tree, f"{tree} {shapes}") or self._jit
+        return self._programs[key]
 
     def _find(self, leaves: list[Any], tree: Any, shapes: str) -> Callable[..., Any] | None:
-        """The program, loaded or compiled and stored; None where nothing is stored."""
+        """The program, loaded or compiled and stored; None where nothing is stored, and a processor compiles."""
         folder = _CONFIG.jax_compilation_cache_dir
-        if folder is None or jax.default_backend() != "cpu" or "://" in folder:
+        is_kept = folder is not None and "://" not in folder
+        if not is_kept and jax.default_backend() == "cpu":
             return None
-        settings = {k: v for k, v in _CONFIG.values.items() if isinstance(v, str | int) and "cache" not in k}
-        function = f"{self._function.__module__}.{self._function.__qualname__}"
-        parts = (FORMAT, function, str(self._options), shapes, str(sorted(settings.items())), _surroundings())
-        checksum = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        file = Path(folder) / f"jit_stored_{self._name}-{checksum}-cache"
-        program = _load(file)
+        file = Path(folder) / self._file_name(shapes) if is_kept else None
+        program = None if file is None else _load(file)
         if program is None:
             out: list[Any] = []
 
@@ -98,12 +115,25 @@ class StoredProgram:
 
             # A name that JAX's own cache cannot know: XLA cannot serialise what it has itself read from there.
             flat.__name__ = f"stored_{self._name}_{secrets.token_hex(8)}"
-            lowered = jax.jit(flat, **self._options).lower(*leaves)
+            with _TRACING:
+                lowered = jax.jit(flat, **self._options).lower(*leaves)
             with _NO_OTHER_COPY:
                 program = lowered.compile(), out[0]
-            _store(*program, file)
+            if file is not None:
+                _store(*program, file)
         run, structure = program
         return lambda *arguments: jax.tree.unflatten(structure, run(*jax.tree.leaves(arguments)))
+
+    def _file_name(self, shapes: str) -> str:
+        settings = {k: v for k, v in _CONFIG.values.items() if isinstance(v, str | int) and "cache" not in k}
+        function = f"{self._function.__module__}.{self._function.__qualname__}"
+        parts = (FORMAT, function, str(self._options), shapes, str(sorted(settings.items())), _surroundings())
+        return f"jit_stored_{self._name}-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()}-cache"
+
+
+def shape_of(*shape: int, kind: type = float) -> Any:
+    """What stands for an array where there is none yet: its shape and kind of numbers, in double precision."""
+    return jax.ShapeDtypeStruct(shape, np.dtype(kind))  # type: ignore[no-untyped-call]
 
 
 def stored_program(
@@ -134,9 +164,10 @@ def _load(file: Path) -> tuple[Any, Any] | None:
     except (OSError, Timeout):
         return None
     try:
-        program, example = pickle.loads(content)
+        (program, inward, outward), example = pickle.loads(content)
         _initialise_lapack()
-        return deserialize_and_load(*program), jax.tree.structure(example)
+        loaded = deserialize_and_load(program, inward, outward, execution_devices=jax.devices()[:1])
+        return loaded, jax.tree.structure(example)
     except Exception:  # cut short, and pickle and XLA say so by errors of any kind: it is compiled and stored anew
         return None
 
@@ -165,8 +196,8 @@ def _store(program: Any, structure: Any, file: Path) -> None:
         with _alone(file.parent):
             file.write_bytes(content)
             _mark_use(file)  # after the program: one without this mark was cut short, and is swept away
-    except (OSError, Timeout, ValueError, NotImplementedError):  # the last two: of JAX, for what it cannot serialise
-        return
+    except (OSError, Timeout, ValueError, NotImplementedError, jax.errors.JaxRuntimeError):
+        return  # the last three: of JAX, for what it cannot serialise
 
 
 @contextmanager
@@ -211,6 +242,20 @@ def _mark_use(file: Path) -> None:
 
 
 @functools.cache
+def _known_options() -> dict[str, Any]:
+    """Those of GPU_OPTIONS that the compiler knows: it refuses a program over one that it does not."""
+
+    def is_known(name: str, value: Any) -> bool:
+        try:
+            jax.jit(lambda x: x + 1, compiler_options={name: value}).lower(np.zeros(())).compile()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in GPU_OPTIONS.items() if is_known(name, value)}
+
+
+@functools.cache
 def _surroundings() -> str:
     """What decides a program besides its function, its shapes and JAX's settings."""
     source = hashlib.sha256()
@@ -220,4 +265,6 @@ def _surroundings() -> str:
     processor = info.read_text().partition("\n\n")[0] if info.exists() else platform.processor()
     lines = (line for line in processor.splitlines() if line.startswith(("model", "flags", "Features", "CPU")))
     versions = (jax.__version__, metadata.version("jaxlib"), platform.python_version(), platform.machine())
-    return "\n".join((source.hexdigest(), *versions, *lines, os.environ.get("XLA_FLAGS", "")))
+    device = jax.devices()[0]
+    accelerator = () if device.platform == "cpu" else (device.device_kind, device.client.platform_version)
+    return "\n".join((source.hexdigest(), *versions, *lines, *accelerator, os.environ.get("XLA_FLAGS", "")))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from defocus.lens.prescription import D_LINE_NM
-from defocus.optics.batch import any_lens
+from defocus.optics.batch import any_lens, over_lenses
 from defocus.optics.system import COMMON_BUCKETS, Bucket, bucket_of, group_by_bucket, pack
 from defocus.optics.trace import BLOCK, Rays, trace
 
@@ -133,3 +133,17 @@ def test_as_an_accelerator_takes_a_batch(sample_rays, monkeypatch: pytest.Monkey
     chosen = np.resize(plain, len(lenses))
     alone = at_once(*jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], (system, rays)))
     assert np.array_equal(alone.position, together.position[chosen], equal_nan=True)
+
+
+def test_an_accelerator_takes_a_few_rows_at_once_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole steps of a batch up to the rows that count, the rest zeros; a processor row by row."""
+    values = np.arange(1.0, 9.0)
+
+    def squares(count: int) -> list[float]:
+        program = jax.jit(lambda v, n: over_lenses(lambda x: x**2, v, count=n, at_once=2))
+        return np.asarray(program(values, count)).tolist()
+
+    assert squares(3) == [1.0, 4.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert squares(3) == [1.0, 4.0, 9.0, 16.0, 0.0, 0.0, 0.0, 0.0]
+    assert squares(8) == [v**2 for v in values.tolist()]

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy.special import j1
@@ -18,14 +19,17 @@ from defocus.draw.psf_comparison import ZemaxComparison
 from defocus.errors import DefocusError, TraceError
 from defocus.lens import Lens, load_lens
 from defocus.optics.reference_sphere import signed_area
+from defocus.optics.system import common_bucket
 from defocus.optics.wavefront import PupilRays
 from defocus.point_requests import make_requests
 from defocus.psf.agreement import Agreement, compare_psfs
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.method import PsfMethod
+from defocus.psf.poses import pose_shapes, system_shapes, systems_of
+from defocus.psf.pupil_function import pupil_shapes
 from defocus.psf.simple import disk, disk_outside
-from defocus.psf.wavefronts import wavefront_on_sphere
+from defocus.psf.wavefronts import wavefront_blocks, wavefront_on_sphere
 from defocus.tracing import check_number
 
 from ..formats.zemax_listing import zemax_listing
@@ -189,6 +193,23 @@ def test_methods_for_comparison_come_in_batches(summicron: Lens) -> None:
             camera.psfs([3.0], size=16, method=method, **options)
     with pytest.raises(DefocusError, match="'fraunhofer' knows no iris blades"):
         camera.stopped(4.0, 5).psfs([3.0], size=16, method="fraunhofer")
+
+
+def test_programs_are_compiled_ahead_for_the_shapes_that_come(summicron: Lens) -> None:
+    """A GPU's programs are compiled before there are arrays: the shapes are written down twice."""
+    requests = make_requests([Camera(summicron)] * 2, [3.0, math.inf], [(0.0, 0.0), (0.3, 0.4)])
+    (block,) = wavefront_blocks(requests, parse_bands("d"))
+    rows, waves = block.arrays.pupil.wavelength.shape
+    bucket = common_bucket(summicron)
+    pairs = (
+        (block.arrays.pose, pose_shapes(rows)),
+        (block.arrays.pupil, pupil_shapes(rows, waves)),
+        (systems_of(requests, [0, 1], bucket), system_shapes(2, bucket)),
+    )
+    for arrays, shapes in pairs:
+        assert jax.tree.structure(arrays) == jax.tree.structure(shapes)
+        for array, shape in zip(jax.tree.leaves(arrays), jax.tree.leaves(shapes), strict=True):
+            assert (array.shape, array.dtype) == (shape.shape, shape.dtype)
 
 
 def test_a_disc_without_end_is_flat() -> None:

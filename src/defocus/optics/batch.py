@@ -43,18 +43,50 @@ def computed_once(always: Bool[Array, ""], function: Callable[..., Any], *argume
     return jax.lax.cond(always, function, nothing, *arguments)
 
 
-def over_lenses(function: Callable[..., Any], *arguments: Any, count: Int[Array, ""] | int | None = None) -> Any:
+def on_host(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's value as arrays of numpy, computed by the processor also where there is an accelerator.
+
+    That is for one lens: an accelerator waits for every one of its surfaces, for tens of milliseconds in all.
+    """
+    if jax.default_backend() == "cpu":
+        return jax.tree.map(np.asarray, function(*arguments))
+    try:
+        (processor, *_) = jax.local_devices(backend="cpu")
+    except RuntimeError:  # JAX was told to know none
+        return jax.device_get(function(*arguments))
+    with jax.default_device(processor):
+        return jax.tree.map(np.asarray, function(*arguments))
+
+
+def over_lenses(
+    function: Callable[..., Any],
+    *arguments: Any,
+    count: Int[Array, ""] | int | None = None,
+    at_once: int | None = None,
+) -> Any:
     """`function` over the leading axis of every argument.
 
-    An accelerator takes all lenses in one step. A processor takes one after the other inside the compiled program:
-    the rays of one lens stay in its cache, and what a lens does not have (padding surfaces, aspheric terms) costs
-    nothing, because its branches are then taken and not merely selected. There, `count` says how many of the rows are
-    computed; the others come out as zeros. It is a number, not a shape: one program serves every size of batch.
+    An accelerator takes all lenses in one step, or `at_once` of them, a divisor of their number, in a loop. A processor
+    takes one after the other inside the compiled program: the rays of one lens stay in its cache, and what a lens does
+    not have (padding surfaces, aspheric terms) costs nothing, because its branches are then taken and not merely
+    selected. In loops, `count` says how many of the rows are computed; the others come out as zeros. It is a number,
+    not a shape: one program serves every size of batch.
     """
     if jax.default_backend() != "cpu":
-        return jax.vmap(function)(*arguments)
+        size = jax.tree.leaves(arguments)[0].shape[0]
+        if at_once is None:
+            return jax.vmap(function)(*arguments)
+        steps = -(-(size if count is None else count) // at_once)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(-1, at_once, *leaf.shape[1:]), arguments)
+        values = _in_a_loop(jax.vmap(function), parts, steps)
+        return jax.tree.map(lambda leaf: leaf.reshape(size, *leaf.shape[2:]), values)
     if count is None:
         return jax.lax.map(lambda row: function(*row), arguments)
+    return _in_a_loop(function, arguments, count)
+
+
+def _in_a_loop(function: Callable[..., Any], arguments: tuple[Any, ...], count: Int[Array, ""] | int) -> Any:
+    """`function` over the first `count` rows, one after the other; the others are zeros."""
 
     def row(i: Int[Array, ""]) -> Any:
         return function(*jax.tree.map(lambda leaf: leaf[i], arguments))

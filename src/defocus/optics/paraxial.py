@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 
 from ..lens.prescription import Lens
 from ..stored_program import StoredProgram
+from .batch import on_host
 from .system import System
 
 MM = np.float64(1e3)  # per metre; in double precision, whatever depths come in
@@ -188,7 +189,7 @@ def _pupil_scale(system: System) -> tuple[Float[Array, " lenses"], FirstOrder]:
 
 def stop_radius_for(system: System, lenses: Sequence[Lens]) -> Float[np.ndarray, " lenses"]:
     """Stop radius (mm) that each lens's aperture definition asks for, paraxially; nan where it is given directly."""
-    scale, data = jax.tree.map(np.asarray, _pupil_scale(system))
+    scale, data = on_host(_pupil_scale, system)
     radii = np.full(len(lenses), np.nan)
     for i, lens in enumerate(lenses):
         value = lens.aperture.value

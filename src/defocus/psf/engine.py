@@ -9,7 +9,6 @@ by the number of samples. Nothing compiles per lens. Only small numbers travel t
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,11 +32,12 @@ from ..stored_program import StoredProgram, stored_program
 from .bands import Bands
 from .depth_series import series_blocks
 from .method import WAVE, PsfMethod, SampleCount
-from .pixel_integral import is_cheaper, pixel_intensity
+from .pixel_integral import is_cheaper
 from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
+from .propagation_plan import OF_PIXELS, OF_RAYS, compile_window, in_batches, plan_propagation
 from .pupil_function import PupilFunction
-from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error, ray_intensity
+from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error
 from .sampling import (
     MOST_SAMPLES,
     SAMPLE_BUCKETS,
@@ -47,20 +47,24 @@ from .sampling import (
     supersampling_bucket,
 )
 from .stored_gradient import StoredGradient
-from .wavefronts import WavefrontBlock, Wavefronts, backend_kind, point_wavefronts, wavefront_blocks
+from .wavefronts import (
+    WavefrontBlock,
+    Wavefronts,
+    backend_kind,
+    compile_many,
+    point_wavefronts,
+    wavefront_blocks,
+)
 from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants_larger, window_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PUPIL_CELLS_AT_ONCE = 2**25  # samples² × batch of one propagation; rows that a batch lacks cost as much as others
 PROGRAMS_AT_ONCE = 8  # on a GPU
-AHEAD = {"cpu": 0, "gpu": 2}  # batches that are computed while one is copied to the host
+MANY = 1024  # requests for which a GPU's programs are worth compiling ahead of knowing what they take
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
 MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
 FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of coarse PSFs
-OF_RAYS = 0  # points per pixel, where light is that of rays
-OF_PIXELS = 10**6  # where it is the integral over each pixel
 RAY_ERROR = 0.01  # relative L1, as it is estimated, up to which a PSF is that of its rays
 LARGEST_ERROR = 2.0  # of two PSFs that have no pixel in common
 
@@ -180,9 +184,19 @@ class TracedRequests:
         *,
         depth_series: bool = False,
         few: bool = False,
+        size: int | None = None,
     ) -> None:
+        """With a `size`, a GPU takes larger batches of many requests, and meanwhile compiles the programs of PSFs in
+        windows of so many pixels; `few` as for `wavefront_blocks`."""
         self.requests, self.bands, self.method = requests, bands, method
-        blocks_of = series_blocks if depth_series else partial(wavefront_blocks, few=few)
+        many = size is not None and len(requests) >= MANY and method is WAVE
+        blocks_of = series_blocks if depth_series else partial(wavefront_blocks, few=few, many=many)
+        if many and size is not None and backend_kind() == "gpu" and not depth_series:
+            # In threads that nobody waits for: whoever needs a program waits for that one, and says what is wrong.
+            pool = ThreadPoolExecutor(2 * PROGRAMS_AT_ONCE)
+            for work in [*compile_many(requests, bands, method.wavefront), *compile_window(size)]:
+                pool.submit(work)
+            pool.shutdown(wait=False)
         self.blocks = list(blocks_of(requests, bands, method.wavefront))
 
     def psfs(
@@ -298,20 +312,14 @@ class TracedRequests:
         dtype = jnp.float64 if options.double else jnp.float32
 
         def propagate(job: tuple[tuple[int, int], list[tuple[int, int]]]) -> None:
-            (count, supersample), pairs = job
-            across = 2 * count if supersample == OF_PIXELS else max(count, size * supersample)
-            batch = max(1, min(64, PUPIL_CELLS_AT_ONCE // across**2))
-            own = {"transform": self.method.transform, "one_period": self.method.one_period}
-            others: dict[int, Any] = {OF_RAYS: {"of": ray_intensity}, OF_PIXELS: {"of": pixel_intensity}}
-            way = others.get(supersample, {"supersample": supersample, **own})
+            kind, pairs = job
+            batch, way = plan_propagation(*kind, size, self.method)
 
             def compute(rows: Int[np.ndarray, "batch 2"], number: int) -> Intensity:
                 own_pupils = _take_pupils(pupils, places[rows[:, 0]], rows[:, 1])
-                return intensity_batch(
-                    own_pupils, pixel[rows[:, 0]], number, samples=count, size=size, dtype=dtype, **way
-                )
+                return intensity_batch(own_pupils, pixel[rows[:, 0]], number, dtype=dtype, **way)
 
-            for part, light in _in_batches(pairs, batch, compute):
+            for part, light in in_batches(pairs, batch, compute):
                 here = tuple(np.array(part).T)
                 pixels[here] = light.pixels[: len(part)]
                 for name, values in measures.items():
@@ -341,21 +349,6 @@ class TracedRequests:
             half = eqx.tree_at(lambda p: p.side, pupils, jnp.full_like(pupils.side, SIDES[side]))
             passed[block.rows] = np.asarray(pupil_light(half))[block.places, : block.waves].mean(1)
         return passed
-
-
-def _in_batches(
-    pairs: list[tuple[int, int]], batch: int, compute: Callable[[Int[np.ndarray, "batch 2"], int], Intensity]
-) -> Iterator[tuple[list[tuple[int, int]], Intensity]]:
-    """Some of the `pairs` at a time, and what `compute` makes of them and of their number, on the host."""
-    parts = [pairs[start : start + batch] for start in range(0, len(pairs), batch)]
-    ahead: deque[Intensity] = deque()
-    for number, part in enumerate(parts):
-        rows = np.array(part + [part[-1]] * (batch - len(part)))  # full, so that one size compiles
-        ahead.append(compute(rows, len(part)))
-        if len(ahead) > AHEAD[backend_kind()]:
-            yield parts[number - len(ahead) + 1], jax.device_get(ahead.popleft())
-    while ahead:
-        yield parts[-len(ahead)], jax.device_get(ahead.popleft())
 
 
 @jax.jit

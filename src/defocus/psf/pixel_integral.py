@@ -12,6 +12,7 @@ few suffice; where a pixel holds dozens of fringes this takes a hundredth of the
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -59,13 +60,14 @@ def pixel_intensity(
 def _means(
     density: Float[Array, "lines length"], x: Float[Array, " points"], step: Float[Array, ""], turns: Float[Array, ""]
 ) -> Float[Array, "lines points"]:
-    """Means over `step` mm around each x, of lines that hold one period 1 / `turns` each."""
+    """Means over `step` mm around each x, of lines that hold one period 1 / `turns` each.
+
+    The way to a line's coefficients and back to its means is one matrix.
+    """
     length = density.shape[1]
-    series = jnp.fft.rfft(density, axis=1)[:, : length // 2]
     q = jnp.arange(length // 2)
-    weight = jnp.where(q == 0, 1.0, 2.0) * jnp.sinc(q * (step * turns)) / length
-    waves = q[:, None] * (x * turns)
+    waves = x[:, None] * turns * q
     angle = (2.0 * jnp.pi * (waves - jnp.round(waves))).astype(density.dtype)
-    weight = weight.astype(density.dtype)[:, None]
-    cosine, sine = jnp.cos(angle) * weight, jnp.sin(angle) * weight
-    return series.real @ cosine - series.imag @ sine
+    weight = jnp.sinc(q * (step * turns)).astype(density.dtype)
+    matrix = jnp.fft.irfft(jax.lax.complex(weight * jnp.cos(angle), -weight * jnp.sin(angle)), length, axis=1)
+    return density @ matrix.T

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -26,10 +27,11 @@ from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, 
 from ..optics.rim import Iris
 from ..optics.system import Bucket, PackedLens, System, stack_systems
 from ..optics.trace import trace
-from ..stored_program import StoredProgram
+from ..stored_program import StoredProgram, shape_of
 
 Number = Float[Any, "*rows"]
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
+MANY_AT_ONCE = 1024  # where there are many: a GPU waits for every surface that it traces, however many rays there are
 
 
 class Points(eqx.Module):
@@ -143,12 +145,41 @@ def _find_poses(
 find_poses, find_few_poses = StoredProgram(_find_poses), StoredProgram(_find_poses, quick=True)
 
 
+def compile_many_poses(bucket: Bucket) -> None:
+    """Have the program for many poses before it is called."""
+    real = shape_of(MANY_AT_ONCE)
+    find_poses.compile(system_shapes(MANY_AT_ONCE, bucket), real, real, real, shape_of(kind=int))
+
+
+def system_shapes(rows: int, bucket: Bucket) -> System:
+    """The shapes of a batch of lenses in a bucket."""
+
+    def example() -> System:
+        row = jnp.zeros((rows, bucket.surfaces))
+        even, odd = (jnp.zeros((rows, bucket.surfaces, terms)) for terms in (bucket.even, bucket.odd))
+        index, stop = jnp.zeros((rows, bucket.surfaces + 1)), jnp.zeros(rows, int)
+        return System(row, row, even, odd, row, row, row, index, row.astype(bool), stop)
+
+    return jax.eval_shape(example)
+
+
+def pose_shapes(rows: int) -> Pose:
+    """The shapes of a batch of poses."""
+
+    def example() -> Pose:
+        real, vector = jnp.zeros(rows), jnp.zeros((rows, 3))
+        chief = ChiefRay(vector, vector, real, real, real, jnp.zeros(rows, bool), real)
+        return Pose(FirstOrder(*[real] * len(fields(FirstOrder))), real, chief, real)
+
+    return jax.eval_shape(example)
+
+
 def poses_of(
-    requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str, *, few: bool = False
+    requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str, *, few: bool = False, many: bool = False
 ) -> Callable[[Sequence[int]], Pose]:
     """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host.
 
-    `few` takes a program that compiles fast and runs slowly.
+    `few` takes a program that compiles fast and runs slowly, `many` one for more of them at once.
     """
     points = requests.points
     numbers: dict[tuple[int, float, float, float | None], int] = {}
@@ -167,9 +198,10 @@ def poses_of(
             first.append(row)
         own[row] = numbers[key]
     blocks = []
-    for start in range(0, len(first), AT_ONCE[kind]):
-        part = first[start : start + AT_ONCE[kind]]
-        padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
+    size = MANY_AT_ONCE if many else AT_ONCE[kind]
+    for start in range(0, len(first), size):
+        part = first[start : start + size]
+        padded = part + part[-1:] * (size - len(part))
         systems = systems_of(requests, padded, bucket)
         at = points.take(padded)
         find = find_few_poses if few else find_poses

@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Array, Complex, Float, Int
 
 from ..optics.batch import over_lenses
-from ..stored_program import stored_program
-from .pupil_function import PupilFunction, grid_axis, pupil_mask, sample_pupil
+from ..stored_program import StoredProgram, shape_of, stored_program
+from .pupil_function import PupilFunction, grid_axis, pupil_mask, pupil_shapes, sample_pupil
 
 SUPERSAMPLE = 5
 
@@ -179,24 +179,34 @@ def intensity_batch(
     count: int | None = None,
     *,
     of: Callable[..., Intensity] = intensity,
+    at_once: int = 1,
     **options: Any,
 ) -> Intensity:
-    """`intensity`, or another function `of` a pupil and a pixel, over a batch; on a processor over its first `count`.
+    """`intensity`, or another function `of` a pupil and a pixel, over the first `count` of a batch, others dark.
 
-    `options` are those of the function.
+    An accelerator takes them `at_once`, in a loop. `options` are those of the function.
     """
     number = np.asarray(len(pixel) if count is None else count)
-    return _program(of, tuple(sorted(options.items())))(pupils, pixel, number)
+    return _program(of, at_once, tuple(sorted(options.items())))(pupils, pixel, number)
+
+
+def compile_intensity(rows: int, *, of: Callable[..., Intensity] = intensity, at_once: int = 1, **options: Any) -> None:
+    """Have the program of `intensity_batch` for batches of `rows` before it is called."""
+    program = _program(of, at_once, tuple(sorted(options.items())))
+    if isinstance(program, StoredProgram):
+        program.compile(pupil_shapes(rows), shape_of(rows), shape_of(kind=int))
 
 
 @cache
-def _program(of: Callable[..., Intensity], options: tuple[tuple[str, Any], ...]) -> Callable[..., Intensity]:
+def _program(
+    of: Callable[..., Intensity], at_once: int, options: tuple[tuple[str, Any], ...]
+) -> Callable[..., Intensity]:
     """One program for each function and its options."""
 
     def intensities(pupils: PupilFunction, pixel: Float[Array, " batch"], count: Int[Array, ""]) -> Intensity:
-        return over_lenses(lambda p, d: of(p, d, **dict(options)), pupils, pixel, count=count)
+        return over_lenses(lambda p, d: of(p, d, **dict(options)), pupils, pixel, count=count, at_once=at_once)
 
-    facts = dict(options)
+    facts = {"at_once": at_once, **dict(options)}
     transform = facts.pop("transform", matrix_dft)
     return stored_program(intensities, of, transform, **facts)
 

@@ -32,6 +32,17 @@ class PupilFunction(eqx.Module):
     split: Float[Array, "*batch"]  # direction cosine x that parts the halves
 
 
+def pupil_shapes(*batch: int) -> PupilFunction:
+    """The shapes of a batch of pupils."""
+
+    def example() -> PupilFunction:
+        number, pair, rim = (jnp.zeros((*batch, *shape)) for shape in ((), (2,), (TABLE + 1,)))
+        phase, amplitude = (jnp.zeros((*batch, n + 1, n + 1)) for n in (DEGREE, AMPLITUDE_DEGREE))
+        return PupilFunction(pair, pair, phase, amplitude, rim, pair, pair, number, pair, number, number)
+
+    return jax.eval_shape(example)
+
+
 def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""] | float = 0.0) -> PupilFunction:
     """The wavefront for an image point at `azimuth` (radians from +x towards +y, in the photograph).
 

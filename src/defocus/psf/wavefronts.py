@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -23,13 +23,14 @@ from ..optics.paraxial import image_position
 from ..optics.pupil import vergence_of
 from ..optics.system import Bucket, System, bucket_of, common_bucket
 from ..optics.wavefront import Strength, Wavefront, energy_strength, find_wavefront
-from ..stored_program import stored_program
+from ..stored_program import StoredProgram, shape_of, stored_program
 from .bands import Bands
-from .poses import Points, Pose, Requests, poses_of, systems_of
+from .poses import Points, Pose, Requests, compile_many_poses, pose_shapes, poses_of, system_shapes, systems_of
 from .pupil_function import PupilFunction, turn
 from .sampling import paper_bound
 
 AT_ONCE = {"cpu": 32, "gpu": 256}  # requests of one program
+MANY_AT_ONCE = 2048  # requests times wavelengths, where there are many: a GPU takes hardly longer than for a few
 BLOCK = {"cpu": 1024, "gpu": 4096}  # requests whose wavefronts wait together, so that the batches after them are full
 GPU_BUCKETS = (Bucket(64, 10, 10), Bucket(208, 20, 20))
 WAVES = 9  # wavelengths that a processor's program is made for; more make another
@@ -37,6 +38,7 @@ WAVES = 9  # wavelengths that a processor's program is made for; more make anoth
 
 # System in one colour, pose, point and wavelength (mm) → its wavefront.
 FindWavefront = Callable[[System, Pose, Points, Float[Array, ""]], Wavefront]
+Work = Callable[[], None]
 
 
 class Wavefronts(eqx.Module):
@@ -100,24 +102,34 @@ def wavefront_on_sphere(
 
 
 def wavefront_blocks(
-    requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere, *, few: bool = False
+    requests: Requests,
+    bands: Bands,
+    find: FindWavefront = wavefront_on_sphere,
+    *,
+    few: bool = False,
+    many: bool = False,
 ) -> Iterator[WavefrontBlock]:
-    """The wavefronts of all requests, a few thousand at a time; `few` takes programs that compile fast and run slowly.
+    """The wavefronts of all requests, a few thousand at a time.
 
-    That is not decided by the number of requests here: equal requests shall have equal bits in batches of any size.
+    On a processor, `few` takes programs that compile fast and run slowly; on a GPU, `many` takes larger batches. That
+    is not decided by the number of requests here: equal requests shall have equal bits in batches of any size.
     """
     waves = bands.every_nm
     kind = backend_kind()
+    few, many = few and kind == "cpu", many and kind == "gpu"
     # A processor computes only the wavelengths that count, so one program serves all; a GPU would compute them all.
     computed = waves + waves[-1:] * (WAVES - len(waves)) if kind == "cpu" else waves
     rows: list[int] = []
     places: list[int] = []
     batches: list[Wavefronts] = []
     for bucket, members in _groups(requests, kind):
-        poses = poses_of(requests, members, bucket, kind, few=few)
-        for start in range(0, len(members), AT_ONCE[kind]):
-            part = members[start : start + AT_ONCE[kind]]
-            padded = part + part[-1:] * (AT_ONCE[kind] - len(part))
+        poses = poses_of(requests, members, bucket, kind, few=few, many=many)
+        size = _many_at_once(len(waves)) if many else AT_ONCE[kind]
+        # A large batch is a block: joining it to others would make blocks of several sizes.
+        full = size if many else BLOCK[kind]
+        for start in range(0, len(members), size):
+            part = members[start : start + size]
+            padded = part + part[-1:] * (size - len(part))
             different, which = np.unique(requests.lens[padded], return_inverse=True)
             index = np.stack([requests.lenses[k].indices(computed, bucket.surfaces) for k in different])
             stand = poses(padded)
@@ -131,12 +143,34 @@ def wavefront_blocks(
             )
             batches.append(eqx.tree_at(lambda w: w.pose, found, stand, is_leaf=lambda leaf: leaf is None))
             rows += part
-            places += range((len(batches) - 1) * AT_ONCE[kind], (len(batches) - 1) * AT_ONCE[kind] + len(part))
-            if len(batches) * AT_ONCE[kind] >= BLOCK[kind]:
+            places += range((len(batches) - 1) * size, (len(batches) - 1) * size + len(part))
+            if len(batches) * size >= full:
                 yield WavefrontBlock(rows, places, len(waves), _joined(batches))
                 rows, places, batches = [], [], []
     if rows:
         yield WavefrontBlock(rows, places, len(waves), _joined(batches))
+
+
+def _many_at_once(waves: int) -> int:
+    """Requests of one program where there are many."""
+    return max(AT_ONCE["gpu"], 1 << (MANY_AT_ONCE // waves).bit_length() - 1)
+
+
+def compile_many(requests: Requests, bands: Bands, find: FindWavefront = wavefront_on_sphere) -> list[Work]:
+    """What compiles a GPU's programs for many requests like these, the slowest first: of wavefronts, and of poses.
+
+    Each piece of work may be done in a thread of its own, before or while `wavefront_blocks` asks for its program.
+    """
+    waves, work = len(bands.every_nm), list[Work]()
+    rows = _many_at_once(waves)
+    points = jax.tree.map(lambda _: shape_of(rows), requests.points)
+    for bucket, _ in _groups(requests, "gpu"):
+        program = wavefront_program(find)
+        if isinstance(program, StoredProgram):
+            shapes = shape_of(rows, waves, bucket.surfaces + 1), shape_of(waves), points, pose_shapes(rows)
+            work.append(partial(program.compile, system_shapes(rows, bucket), *shapes, shape_of(2, kind=int)))
+        work.append(partial(compile_many_poses, bucket))
+    return work
 
 
 def wavefronts_of(requests: Requests, bands: Bands, *, few: bool = False) -> Wavefronts:

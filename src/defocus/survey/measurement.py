@@ -29,7 +29,7 @@ from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
 from ..stored_program import StoredProgram
 
 PUPIL_SAMPLES = 33  # rays across a bundle
-LENSES_AT_ONCE = 64
+LENSES_AT_ONCE = {"cpu": 64, "gpu": 256}  # a GPU waits for every surface, however many lenses there are
 FEW = 250  # lenses that are measured sooner by a program that compiles fast and runs slowly
 WORTH_A_PROGRAM = 2_000  # lenses of one bucket; compiling takes as long as so many lenses' padding
 FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
@@ -90,9 +90,10 @@ def measure(lenses: Sequence[Lens], *, progress: Callable[[int, int], None] | No
 
     def run(group: tuple[Bucket, list[int]]) -> None:
         bucket, members = group
-        for start in range(0, len(members), LENSES_AT_ONCE):
-            batch = [prepared[i] for i in members[start : start + LENSES_AT_ONCE]]
-            for (position, *_), measured in zip(batch, _measure_batch(batch, bucket, program), strict=True):
+        size = LENSES_AT_ONCE["cpu" if jax.default_backend() == "cpu" else "gpu"]
+        for start in range(0, len(members), size):
+            batch = [prepared[i] for i in members[start : start + size]]
+            for (position, *_), measured in zip(batch, _measure_batch(batch, size, bucket, program), strict=True):
                 results[position] = measured
             count(len(batch))
 
@@ -110,10 +111,10 @@ def _prepare(lens: Lens) -> tuple[Lens, float]:
 
 
 def _measure_batch(
-    batch: Sequence[tuple[int, Lens, float]], bucket: Bucket, program: StoredProgram
+    batch: Sequence[tuple[int, Lens, float]], size: int, bucket: Bucket, program: StoredProgram
 ) -> list[Measurement]:
     lenses = [lens for _, lens, _ in batch]
-    filler = [lenses[-1]] * (LENSES_AT_ONCE - len(lenses))  # one program serves one lens and a thousand
+    filler = [lenses[-1]] * (size - len(lenses))  # one program serves one lens and a thousand
     radii = np.array([radius for _, _, radius in batch] + [batch[-1][2]] * len(filler))
     system = pack([*lenses, *filler], bucket=bucket)
     distances = np.array([lens.object_distance for lens in (*lenses, *filler)])
