@@ -17,14 +17,19 @@ from .wavefronts import FindWavefront, Wavefronts, wavefront_on_sphere
 
 Method = Literal["wave", "paper", "huygens", "fraunhofer", "gaussian", "disk"]
 METHODS: tuple[Method, ...] = get_args(Method)
-SampleCount = Callable[[Wavefronts, Float[Array, "requests 1"], Float[Array, "requests waves"]], Float[Array, "..."]]
+SampleCount = Callable[  # of wavefronts, the windows' widths and wavelengths in mm, and how finely the rim is cut
+    [Wavefronts, Float[Array, "requests 1"], Float[Array, "requests waves"], Float[Array, ""]], Float[Array, "..."]
+]
 
 
 def samples_of_rays(
-    waves: Wavefronts, window: Float[Array, "requests 1"], wavelength: Float[Array, "requests waves"]
+    waves: Wavefronts,
+    window: Float[Array, "requests 1"],
+    wavelength: Float[Array, "requests waves"],
+    rim: Float[Array, ""],
 ) -> Float[Array, "requests waves"]:
-    """As many as the blur of the traced rays takes."""
-    return needed_samples(waves.wavefront.radius, waves.wavefront.blur, window, wavelength)
+    """As many as the blur of the traced rays takes; `rim` as `sampling.RIM`."""
+    return needed_samples(waves.wavefront.radius, waves.wavefront.blur, window, wavelength, rim)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,10 @@ def _fitted_rim(
 
 
 def paper_samples(
-    waves: Wavefronts, window: Float[Array, "requests 1"], wavelength: Float[Array, "requests waves"]
+    waves: Wavefronts,
+    window: Float[Array, "requests 1"],
+    wavelength: Float[Array, "requests waves"],
+    rim: Float[Array, ""],
 ) -> Float[Array, "requests waves"]:
     """2 N_inf of the distance from each traced focus to the sensor, whatever the window."""
     defocus = waves.wavefront.focus[..., 2] - waves.pose.sensor_z[:, None]

@@ -13,27 +13,32 @@ too. Some hundred thousand cells take the place of millions of samples; `docs/va
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..optics.batch import over_lenses
+from ..optics.batch import any_lens, over_lenses
 from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE
 from ..optics.zernike import chebyshev
 from .propagate import Intensity
-from .pupil_function import PupilFunction, grid_axis, on_grid, pupil_mask, rim_of, rim_points
+from .pupil_function import PupilFunction, grid_axis, inside_part, on_grid, rim_of, rim_points
 
 SHADOW = 4.0  # in Fresnel's units: how far beyond the rim the shadow is lit
 SHADOW_STEPS = 24
+PIECE = 2  # steps of the rim's table that make a piece of its shadow
 FARTHEST = 12.0  # where fringes end
 STEPS = 4096  # of the table over ± FARTHEST
 CELLS_PER_PIXEL = 9.0  # of blur radius, across the pupil
 CELL_BUCKETS = {"cpu": (256, 384, 512, 768, 1024, 1536, 2048), "gpu": (512, 1024, 2048)}
-LIGHT_UNIT = 2.0**-40  # light is added up in whole parts of all of it, so that the order does not matter
+ROWS_AT_ONCE = 64  # of cells, on a processor: they stay in its cache
+LIGHT_UNIT = 2.0**-40  # of about all light: it is added up in whole parts, so that the order does not matter
 
 
 @lru_cache
@@ -101,72 +106,153 @@ def _land(
     )
 
 
+class Cells(eqx.Module):
+    """Cells of the pupil on the sensor: their light, and rectangles no larger than a pixel (pixels, y up)."""
+
+    light: Float[Array, " cells"]
+    x: Float[Array, " cells"]
+    y: Float[Array, " cells"]
+    wide: Float[Array, " cells"]
+    high: Float[Array, " cells"]
+
+
+class RayLight(eqx.Module):
+    """What the cells so far have brought: their light on the pixels, and sums over them."""
+
+    counts: Int[Array, "places 4"]  # of a pixel and those to its right, below, and both; with a border of one
+    light: Float[Array, ""]  # of all cells, wherever it lands
+    energy: Float[Array, ""]  # Σ A² within the rim
+    amplitude: Float[Array, ""]  # Σ A
+
+    @staticmethod
+    def empty(size: int) -> RayLight:
+        """No light on size × size pixels."""
+        return RayLight(jnp.zeros(((size + 2) ** 2, 4), jnp.int64), *jnp.zeros(3))
+
+    def with_cells(self, cells: Cells, unit: Float[Array, ""]) -> RayLight:
+        """More light, counted in whole units."""
+        edge = math.isqrt(self.counts.shape[0])
+        size = edge - 2
+
+        def parts(middle: Array, width: Array) -> tuple[Int[Array, " cells"], Float[Array, "cells 2"]]:
+            """The pixel where a cell begins, counted from a border of one, and the cell's parts in it and the next."""
+            width = jnp.clip(width, 1e-3, 1.0)
+            begin = middle - width / 2.0
+            first = jnp.floor(jnp.clip(begin, -1.0, size))
+            part = jnp.clip((first + 1.0 - begin) / width, 0.0, 1.0)
+            return first.astype(jnp.int32) + 1, jnp.stack([part, 1.0 - part], axis=-1)
+
+        column, across = parts(cells.x + size // 2 + 0.5, cells.wide)
+        row, down = parts(size // 2 + 0.5 - cells.y, cells.high)
+        scaled = cells.light * (1.0 / unit).astype(cells.light.dtype)
+        shares = (down[:, :, None] * across[:, None, :] * scaled[:, None, None]).reshape(-1, 4)
+        counts = self.counts.at[row * edge + column].add(jnp.round(shares).astype(jnp.int64), mode="drop")
+        return replace(self, counts=counts, light=self.light + jnp.sum(cells.light, dtype=jnp.float64))
+
+    def pixels(self, unit: Float[Array, ""]) -> Float[Array, "size size"]:
+        """The light on each pixel as a part of all."""
+        edge = math.isqrt(self.counts.shape[0])
+        own = self.counts.reshape(edge, edge, 4)
+        inner = own[1:-1, 1:-1, 0] + own[1:-1, :-2, 1] + own[:-2, 1:-1, 2] + own[:-2, :-2, 3]
+        return inner * (unit / self.light)
+
+
+class _PupilOnSensor:
+    """One pupil, and what its light does on pixels (pitch in mm) when it is cut into `samples` × `samples` cells."""
+
+    def __init__(self, pupil: PupilFunction, pixel: Float[Array, ""], samples: int, dtype: jnp.dtype) -> None:
+        self.pupil, self.pixel, self.samples, self.dtype = pupil, pixel, samples, dtype
+        self.columns = grid_axis(samples).astype(dtype)
+        self.cell_x, self.cell_y = pupil.half.astype(dtype) * (2.0 / samples)
+
+    def shadow(self) -> tuple[Cells, Float[Array, " pieces"]]:
+        """Steps beyond each piece of the rim, as cells, and A² along the rim."""
+        pupil, dtype = self.pupil, self.dtype
+        points = rim_points(pupil)[:, ::PIECE]
+        middle, along = (points[:, 1:] + points[:, :-1]) / 2.0, points[:, 1:] - points[:, :-1]
+        length = jnp.hypot(*along)
+        n_x, n_y = (v.astype(dtype) for v in jnp.stack([-along[1], along[0]]) / jnp.maximum(length, 1e-12))
+        t_x, t_y = (chebyshev(v, DEGREE) for v in (middle - pupil.centre[:, None]) / pupil.half[:, None])
+        edge = _land(pupil, lambda c: _at(c, t_x, t_y).astype(dtype), self.pixel)
+        units = self._fresnel(edge.curvature(n_x, n_y))
+        xi = (jnp.arange(SHADOW_STEPS, dtype=dtype) + 0.5)[:, None] * (SHADOW / SHADOW_STEPS)
+        step = SHADOW / SHADOW_STEPS / units
+        beyond = xi / units
+        towards_x, towards_y = edge.xx * n_x + edge.xy * n_y, edge.xy * n_x + edge.yy * n_y
+        bright = _at(pupil.amplitude, *(t[:, : AMPLITUDE_DEGREE + 1] for t in (t_x, t_y))).astype(dtype) ** 2
+        area = length.astype(dtype) * step / (self.cell_x * self.cell_y)
+        dark = bright * area * _edge_light(-xi, SHADOW / SHADOW_STEPS)
+        dark *= self._one_side(middle[0].astype(dtype), edge)
+        piece_x, piece_y = (jnp.abs(v).astype(dtype) for v in along)
+        cells = self._bent(
+            dark,
+            edge.x + towards_x * beyond,
+            edge.y + towards_y * beyond,
+            jnp.abs(towards_x) * step + jnp.abs(edge.xx) * piece_x + jnp.abs(edge.xy) * piece_y,
+            jnp.abs(towards_y) * step + jnp.abs(edge.xy) * piece_x + jnp.abs(edge.yy) * piece_y,
+        )
+        return cells, bright
+
+    def with_rows(self, light: RayLight, rows: Float[Array, " rows"], unit: Float[Array, ""]) -> RayLight:
+        """The light with that of some rows of cells: those within the rim, and those that it cuts."""
+        pupil, columns, cell_x, cell_y = self.pupil, self.columns, self.cell_x, self.cell_y
+        land = _land(pupil, lambda c: on_grid(c, rows, columns, DEGREE), self.pixel)
+        amplitude = on_grid(pupil.amplitude, rows, columns, AMPLITUDE_DEGREE)
+        rim = rim_of(pupil, rows, columns)
+        width = jnp.abs(rim.normal_x) * cell_x + jnp.abs(rim.normal_y) * cell_y
+        units = self._fresnel(land.curvature(rim.normal_x, rim.normal_y))
+        # A cell that the rim cuts has its part within, whose middle lies deeper.
+        within = jnp.maximum(rim.inside, (rim.inside + width / 2.0) / 2.0)
+        lit = amplitude**2 * jnp.clip(0.5 + rim.inside / width, 0.0, 1.0)
+        lit *= _edge_light(within * units, jnp.minimum(width, 2.0 * within + 1e-9) * units)
+        half_x = pupil.half[0].astype(self.dtype)
+        lit *= self._one_side((pupil.centre[0].astype(self.dtype) + half_x * columns)[None, :], land)
+        wide = jnp.abs(land.xx) * cell_x + jnp.abs(land.xy) * cell_y
+        high = jnp.abs(land.xy) * cell_x + jnp.abs(land.yy) * cell_y
+        passed = amplitude * inside_part(pupil, rim, columns, self.samples)
+        light = light.with_cells(self._bent(lit, land.x, land.y, wide, high), unit)
+        energy, total = (jnp.sum(v, dtype=jnp.float64) for v in (amplitude * passed, passed))
+        return replace(light, energy=light.energy + energy, amplitude=light.amplitude + total)
+
+    def _fresnel(self, curvature: Float[Array, "*cells"]) -> Float[Array, "*cells"]:
+        """Fresnel's units per direction cosine, from a derivative of places."""
+        to_waves = (-self.pixel / self.pupil.wavelength).astype(self.dtype)  # to a derivative of W
+        return jnp.sqrt(2.0 * jnp.abs(curvature * to_waves)) + 1e-6
+
+    def _one_side(self, x: Float[Array, "*#cells"], land: Landing) -> Float[Array, "*cells"]:
+        """The light beside the split of a lens's halves; 1 for a whole lens."""
+        units, side = self._fresnel(land.xx), self.pupil.side.astype(self.dtype)
+        xi = (x - self.pupil.split.astype(self.dtype)) * side * units
+        light = jax.lax.cond(
+            any_lens(side != 0.0), lambda: _edge_light(xi, self.cell_x * units), lambda: jnp.ones_like(xi)
+        )
+        return jnp.where(side == 0.0, 1.0, light)
+
+    def _bent(self, light: Array, x: Array, y: Array, wide: Array, high: Array) -> Cells:
+        """Cells where light that comes in at a slant brings them (`propagate.unbend`)."""
+        bend = (self.pupil.bend * self.pixel).astype(self.dtype)
+        slant = 1.0 + bend[0] * x + bend[1] * y
+        values = (light, x * slant, y * slant, wide, high)
+        return Cells(*(jnp.broadcast_to(v, x.shape).ravel() for v in values))
+
+
 def ray_intensity(
     pupil: PupilFunction, pixel: Float[Array, ""], *, samples: int, size: int, dtype: jnp.dtype = jnp.float32
 ) -> Intensity:
     """One PSF from `samples` × `samples` cells of the pupil; `pixel` in mm."""
-    half = pupil.half.astype(dtype)
-    to_waves = (-pixel / pupil.wavelength).astype(dtype)  # from derivatives of places to those of W
-    bend = (pupil.bend * pixel).astype(dtype)
-
-    def fresnel(curvature: Float[Array, "*cells"]) -> Float[Array, "*cells"]:
-        return jnp.sqrt(2.0 * jnp.abs(curvature * to_waves)) + 1e-6
-
-    def one_side(x: Float[Array, "*#cells"], land: Landing, width: Float[Array, ""]) -> Float[Array, "*cells"]:
-        units = fresnel(land.xx)
-        within = (x - pupil.split.astype(dtype)) * pupil.side.astype(dtype)
-        return jnp.where(pupil.side == 0.0, jnp.ones_like(units), _edge_light(within * units, width * units))
-
-    # The cells within the rim, and those that it cuts.
-    g = grid_axis(samples).astype(dtype)
-    land = _land(pupil, lambda c: on_grid(c, g, DEGREE), pixel)
-    _, amplitude, mask = pupil_mask(pupil, samples, dtype)
-    strength = amplitude**2
-    rim = rim_of(pupil, g)
-    cell_x, cell_y = half * (2.0 / samples)
-    width = jnp.abs(rim.normal_x) * cell_x + jnp.abs(rim.normal_y) * cell_y
-    units = fresnel(land.curvature(rim.normal_x, rim.normal_y))
-    # A cell that the rim cuts has its part within, whose middle lies deeper.
-    within = jnp.maximum(rim.inside, (rim.inside + width / 2.0) / 2.0)
-    lit = strength * jnp.clip(0.5 + rim.inside / width, 0.0, 1.0)
-    lit *= _edge_light(within * units, jnp.minimum(width, 2.0 * within + 1e-9) * units)
-    lit *= one_side((pupil.centre[0].astype(dtype) + half[0] * g)[None, :], land, cell_x)
-    wide = jnp.abs(land.xx) * cell_x + jnp.abs(land.xy) * cell_y
-    high = jnp.abs(land.xy) * cell_x + jnp.abs(land.yy) * cell_y
-
-    # The shadow: steps beyond each piece of the rim.
-    points = rim_points(pupil)
-    middle, along = (points[:, 1:] + points[:, :-1]) / 2.0, points[:, 1:] - points[:, :-1]
-    length = jnp.hypot(*along)
-    n_x, n_y = (v.astype(dtype) for v in jnp.stack([-along[1], along[0]]) / jnp.maximum(length, 1e-12))
-    t_x, t_y = (chebyshev(v, DEGREE) for v in (middle - pupil.centre[:, None]) / pupil.half[:, None])
-    edge = _land(pupil, lambda c: _at(c, t_x, t_y).astype(dtype), pixel)
-    units = fresnel(edge.curvature(n_x, n_y))
-    xi = (jnp.arange(SHADOW_STEPS, dtype=dtype) + 0.5)[:, None] * (SHADOW / SHADOW_STEPS)
-    step = SHADOW / SHADOW_STEPS / units
-    beyond = xi / units
-    towards_x, towards_y = edge.xx * n_x + edge.xy * n_y, edge.xy * n_x + edge.yy * n_y
-    bright = _at(pupil.amplitude, *(t[:, : AMPLITUDE_DEGREE + 1] for t in (t_x, t_y))).astype(dtype) ** 2
-    area = length.astype(dtype) * step / (cell_x * cell_y)
-    dark = bright * area * _edge_light(-xi, SHADOW / SHADOW_STEPS)
-    dark *= one_side(middle[0].astype(dtype), edge, cell_x)
-    piece_x, piece_y = (jnp.abs(v).astype(dtype) for v in along)
-    shadow_wide = jnp.abs(towards_x) * step + jnp.abs(edge.xx) * piece_x + jnp.abs(edge.xy) * piece_y
-    shadow_high = jnp.abs(towards_y) * step + jnp.abs(edge.xy) * piece_x + jnp.abs(edge.yy) * piece_y
-
-    def joined(cells: Array, shadow: Array) -> Float[Array, " all"]:
-        return jnp.concatenate([cells.ravel(), jnp.broadcast_to(shadow, xi.shape[:1] + n_x.shape).ravel()])
-
-    x, y = joined(land.x, edge.x + towards_x * beyond), joined(land.y, edge.y + towards_y * beyond)
-    slant = 1.0 + bend[0] * x + bend[1] * y
-    pixels = _spread(
-        joined(lit, dark), x * slant, y * slant, joined(wide, shadow_wide), joined(high, shadow_high), size
-    )
-    cell = (cell_x * cell_y).astype(jnp.float64)
-    energy = jnp.sum(strength * mask, dtype=jnp.float64)
-    total = jnp.sum(amplitude * mask, dtype=jnp.float64)
-    strehl = jnp.max(pixels) * (pupil.wavelength / pixel) ** 2 * energy / (cell * total**2)
-    return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
+    cells = _PupilOnSensor(pupil, pixel, samples, dtype)
+    shadow, bright = cells.shadow()
+    unit = jnp.mean(bright, dtype=jnp.float64) * samples**2 * LIGHT_UNIT
+    light = RayLight.empty(size).with_cells(shadow, unit)
+    rows = cells.columns.reshape(-1, ROWS_AT_ONCE if jax.default_backend() == "cpu" else samples)
+    if len(rows) == 1:
+        light = cells.with_rows(light, rows[0], unit)
+    else:
+        light = jax.lax.fori_loop(0, len(rows), lambda k, sum: cells.with_rows(sum, rows[k], unit), light)
+    pixels = light.pixels(unit).astype(dtype)
+    cell = (cells.cell_x * cells.cell_y).astype(jnp.float64)
+    strehl = jnp.max(pixels) * (pupil.wavelength / pixel) ** 2 * light.energy / (cell * light.amplitude**2)
+    return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, light.energy * cell)
 
 
 def _at(
@@ -178,10 +264,11 @@ def _at(
 def fresnel_numbers(pupil: PupilFunction, samples: int = 32) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """How far a pupil is from focusing anywhere: the least and the largest curvature of its wavefront in any direction,
     in waves, over half its width; the least is 0 where some of its rays have met and others have not."""
-    land = _land(pupil, lambda c: on_grid(c, grid_axis(samples), DEGREE), pupil.wavelength)
+    g = grid_axis(samples)
+    land = _land(pupil, lambda c: on_grid(c, g, g, DEGREE), pupil.wavelength)
     waves = jnp.max(pupil.half) ** 2
     xx, xy, yy = land.xx * waves, land.xy * waves, land.yy * waves
-    inside = rim_of(pupil, grid_axis(samples)).inside > 0.0
+    inside = rim_of(pupil, g, g).inside > 0.0
     middle, spread = (xx + yy) / 2.0, jnp.sqrt((xx - yy) ** 2 / 4.0 + xy**2)
     low = jnp.min(jnp.where(inside, middle - spread, jnp.inf))
     high = jnp.max(jnp.where(inside, middle + spread, -jnp.inf))
@@ -191,9 +278,9 @@ def fresnel_numbers(pupil: PupilFunction, samples: int = 32) -> tuple[Float[Arra
 def ray_extent(pupil: PupilFunction, samples: int = 48) -> tuple[Float[Array, "2 2"], Float[Array, ""]]:
     """Lowest and highest place of a pupil's rays in x and y, and the radius that holds half of them; mm."""
     g = grid_axis(samples)
-    land = _land(pupil, lambda c: on_grid(c, g, DEGREE), jnp.ones(()))
+    land = _land(pupil, lambda c: on_grid(c, g, g, DEGREE), jnp.ones(()))
     cell = 2.0 * jnp.max(pupil.half) / samples
-    inside = rim_of(pupil, g).inside > -cell / 2.0  # cells that the rim cuts belong to it
+    inside = rim_of(pupil, g, g).inside > -cell / 2.0  # cells that the rim cuts belong to it
     spread = [[jnp.min(v, where=inside, initial=jnp.inf), jnp.max(v, where=inside, initial=-jnp.inf)]
               for v in (land.x, land.y)]  # fmt: skip
     count = jnp.maximum(jnp.sum(inside), 1)
@@ -216,37 +303,3 @@ def ray_error(
         lambda row: over_lenses(fresnel_numbers, row, count=counts[1]), pupils, count=counts[0]
     )
     return jnp.maximum(1.0, largest / least / 2.0) / (jnp.sqrt(least) * fringes)
-
-
-def _spread(
-    light: Float[Array, " cells"],
-    x: Float[Array, " cells"],
-    y: Float[Array, " cells"],
-    wide: Float[Array, " cells"],
-    high: Float[Array, " cells"],
-    size: int,
-) -> Float[Array, "size size"]:
-    """The light on size × size pixels as a part of all; cells are rectangles no larger than a pixel."""
-    total = jnp.sum(light, dtype=jnp.float64)
-
-    def parts(middle: Array, width: Array) -> tuple[Int[Array, "*cells"], Float[Array, "*cells"]]:
-        """The pixel where a cell begins, counted from a border of one, and the cell's part in it."""
-        width = jnp.clip(width, 1e-3, 1.0)
-        begin = middle - width / 2.0
-        first = jnp.floor(jnp.clip(begin, -1.0, size))
-        return first.astype(jnp.int32) + 1, jnp.clip((first + 1.0 - begin) / width, 0.0, 1.0)
-
-    column, left = parts(x + size // 2 + 0.5, wide)
-    row, upper = parts(size // 2 + 0.5 - y, high)
-    scaled = light * (1.0 / (total * LIGHT_UNIT)).astype(light.dtype)
-    edge = size + 2
-    first = row * edge + column
-    places = jnp.stack([first, first + 1, first + edge, first + edge + 1])
-    shares = jnp.stack([upper * left, upper * (1.0 - left), (1.0 - upper) * left, (1.0 - upper) * (1.0 - left)])
-    counts = (
-        jnp.zeros(edge * (edge + 1), jnp.int64)
-        .at[places.ravel()]
-        .add(jnp.round(shares * scaled).astype(jnp.int64).ravel(), mode="drop")
-    )
-    inner = counts[: edge * edge].reshape(edge, edge)[1:-1, 1:-1]
-    return (inner * LIGHT_UNIT).astype(light.dtype)
