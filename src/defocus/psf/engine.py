@@ -37,7 +37,7 @@ from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .propagation_plan import OF_PIXELS, OF_RAYS, compile_window, in_batches, plan_propagation
 from .pupil_function import PupilFunction
-from .ray_density import CELL_BUCKETS, CELLS_PER_PIXEL, ray_error
+from .ray_density import CELL_BUCKETS, needed_cells, ray_error
 from .sampling import (
     MOST_SAMPLES,
     RIM,
@@ -297,7 +297,7 @@ class TracedRequests:
             estimates, rays = {"ray_error": error}, error <= RAY_ERROR
             # The widest colour's cells for all of them: one program.
             blur_px = np.abs(optics.wavefront.blur).max((1, 2, 3))[:, None] / pixel[:, None]
-            cells = _counts(CELLS_PER_PIXEL * blur_px, None, partial(bucket, sizes=CELL_BUCKETS[backend_kind()]))
+            cells = _counts(needed_cells(blur_px), None, partial(bucket, sizes=CELL_BUCKETS[backend_kind()]))
             samples, points = np.where(rays, cells, samples), np.where(rays, OF_RAYS, points)
         if not asked:
             points = np.where(is_cheaper(samples, points, size), OF_PIXELS, points)

@@ -22,16 +22,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..errors import DefocusError
+from ..psf.wavefronts import backend_kind
 from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import Layers
 from ..srgb import check_floats
 from .composite import Canvas, embedded, kernel_reach, mirror_index, require_kernel
 
-TILE_PX = 512  # with a kernel of 128 pixels, an FFT of 640
+TILE_PX = {"cpu": 512, "gpu": 1024}  # at least; with a kernel of 128 pixels, an FFT of 640
+TILE_KERNELS = 2  # a tile is at least so many of its largest kernels wide: its FFT has 2.25 times its pixels
 SURFACE_PIXELS = 2**22  # of a photograph whose surfaces are found at once; in larger ones, along a row of tiles
 
 NodeKernels = Sequence[Float[np.ndarray, "bands _ _"]]  # of each layer, in a window of its own
 PsfsAtNode = Callable[[int, int], NodeKernels]
+NodePlace = tuple[int, int]  # row, column
 
 
 def node_places(pixels: int, nodes: int) -> Float[np.ndarray, "nodes"]:
@@ -46,7 +49,7 @@ def render_photograph(
     psfs: np.ndarray | PsfsAtNode,
     nodes: tuple[int, int] | None = None,
     *,
-    tile_px: int = TILE_PX,
+    tile_px: int | None = None,
     parts: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Float[np.ndarray, "rows cols 3"]:
@@ -54,7 +57,8 @@ def render_photograph(
 
     `psfs` is an array [node rows, node columns, layers, bands, size, size], or a function of a node's row and column
     that is called once for each of `nodes` = (rows, columns) and gives each layer's PSF [bands, size, size] in a window
-    of its own; no more than two rows of nodes are kept. Nodes stand at `node_places`.
+    of its own; no more than two rows of nodes are kept. Nodes stand at `node_places`. Tiles of `tile_px` are by default
+    as large as the kernels want.
     """
     check_floats(linear, "linear light")
     photo, coc = np.asarray(linear, np.float32), np.asarray(coc_px, np.float32)
@@ -69,44 +73,26 @@ def render_photograph(
         nodes = (psfs.shape[0], psfs.shape[1])
     if nodes is None or min(nodes) < 1:
         raise DefocusError(f"nodes {nodes}; expected the numbers of rows and columns at which the PSFs are to be known")
-    if tile_px < 16 or parts < 1:
+    if (tile_px is not None and tile_px < 16) or parts < 1:
         raise DefocusError(f"tiles of {tile_px} px, {parts} parts; expected tiles of 16 px or more and a part or more")
 
-    kernels: dict[tuple[int, int], NodeKernels] = {}
-    blur = np.asarray(layers.coc_px)
-
-    def at_node(node: tuple[int, int]) -> NodeKernels:
-        if node not in kernels:
-            own = psfs(*node) if callable(psfs) else psfs[node]
-            if len(own) != len(blur) or any(psf.ndim != 3 for psf in own):
-                raise DefocusError(
-                    f"PSFs of shapes {sorted({psf.shape for psf in own})} at node {node}, {len(own)} for {len(blur)} "
-                    "layers; expected [bands, size, size] for each layer"
-                )
-            sizes = np.array([psf.shape[-1] for psf in own])
-            for size in np.unique(sizes).tolist():
-                require_kernel(layers.coc_px, layers.used & (sizes == size), size)
-            kernels[node] = list(own)
-        return kernels[node]
-
+    kernels, blur = _Kernels(psfs, layers), np.asarray(layers.coc_px)
     places = tuple(node_places(n, count) for n, count in zip(coc.shape, nodes, strict=True))
     spans = tuple(_cells(n, at) for n, at in zip(coc.shape, places, strict=True))
-    # One shape for all tiles: as large as the largest cell, up to tile_px.
-    tile = tuple(min(tile_px, -(-max(end - start for start, end in span) // 16) * 16) for span in spans)
     blurred = np.empty_like(photo)
     done, strip = 0, slice(0)  # rows whose surfaces are known
     for i, down in enumerate(spans[0]):
-        for key in [key for key in kernels if key[0] < i]:
-            del kernels[key]
+        kernels.forget_before(i)
         node_rows = range(i, min(i + 2, nodes[0]))
-        margin = max(psf.shape[-1] for node in product(node_rows, range(nodes[1])) for psf in at_node(node))
+        margin = max(psf.shape[-1] for node in product(node_rows, range(nodes[1])) for psf in kernels.at(node))
+        tile = tuple(_tile_pixels(max(end - start for start, end in span), tile_px, margin) for span in spans)
         for top, (j, across) in product(range(*down, tile[0]), enumerate(spans[1])):
             rows = _surface_rows(top - margin, tile[0] + 2 * margin, coc.shape)
             if rows != strip:
                 strip = rows
                 surfaces = find_surfaces(jnp.asarray(photo[rows]), jnp.asarray(coc[rows]), _cut(layers, rows))
             corners = list(product(node_rows, range(j, min(j + 2, nodes[1]))))
-            at_corners = list(zip(*map(at_node, corners), strict=True))  # [layer][corner]
+            at_corners = list(zip(*map(kernels.at, corners), strict=True))  # [layer][corner]
             sizes = [max(psf.shape[-1] for psf in layer) for layer in at_corners]
             for left in range(*across, tile[1]):
                 near_tile, away = _around_tile(
@@ -119,8 +105,8 @@ def render_photograph(
                 bands = at_corners[0][0].shape[0]
                 canvas = Canvas.empty((len(corners), *tile), bands=bands, parts=parts)
                 for layer in np.flatnonzero(np.asarray(away) <= [max(kernel_reach(size)) for size in sizes])[::-1]:
-                    psf = jnp.asarray(embedded(at_corners[layer], sizes[layer]))
-                    canvas = _with_layer(canvas, near_tile, np.float32(layer), psf, blur[layer], margin=margin)
+                    own = [kernels.on_device(node, int(layer), sizes[layer]) for node in corners]
+                    canvas = _with_layer(canvas, near_tile, np.float32(layer), own, blur[layer], margin=margin)
                 picture = _blended(canvas, jnp.asarray(_blend(places, corners, (top, left), tile)))
                 bottom, right = min(top + tile[0], down[1]), min(left + tile[1], across[1])
                 blurred[top:bottom, left:right] = np.asarray(picture)[: bottom - top, : right - left]
@@ -128,6 +114,51 @@ def render_photograph(
                 if progress is not None:
                     progress(done / coc.size)
     return blurred
+
+
+class _Kernels:
+    """The layers' PSFs at the nodes: asked for once at each, and brought to the device once in each window."""
+
+    def __init__(self, psfs: np.ndarray | PsfsAtNode, layers: Layers) -> None:
+        self._psfs, self._layers = psfs, layers
+        self._nodes: dict[NodePlace, NodeKernels] = {}
+        self._arrays: dict[tuple[NodePlace, int, int], Float[Array, "bands size size"]] = {}
+
+    def at(self, node: NodePlace) -> NodeKernels:
+        """Each layer's PSF at a node, on the host. Raises `DefocusError` where a blur does not fit its window."""
+        if node not in self._nodes:
+            own = self._psfs(*node) if callable(self._psfs) else self._psfs[node]
+            count = len(self._layers.coc_px)
+            if len(own) != count or any(psf.ndim != 3 for psf in own):
+                raise DefocusError(
+                    f"PSFs of shapes {sorted({psf.shape for psf in own})} at node {node}, {len(own)} for {count} "
+                    "layers; expected [bands, size, size] for each layer"
+                )
+            sizes = np.array([psf.shape[-1] for psf in own])
+            for size in np.unique(sizes).tolist():
+                require_kernel(self._layers.coc_px, self._layers.used & (sizes == size), size)
+            self._nodes[node] = list(own)
+        return self._nodes[node]
+
+    def on_device(self, node: NodePlace, layer: int, size: int) -> Float[Array, "bands size size"]:
+        """A node's PSF of a layer in a window of `size`."""
+        key = node, layer, size
+        if key not in self._arrays:
+            self._arrays[key] = jnp.asarray(embedded([self.at(node)[layer]], size)[0])
+        return self._arrays[key]
+
+    def forget_before(self, row: int) -> None:
+        """Keep nothing of the nodes above a row."""
+        self._nodes = {node: own for node, own in self._nodes.items() if node[0] >= row}
+        self._arrays = {key: psf for key, psf in self._arrays.items() if key[0][0] >= row}
+
+
+def _tile_pixels(cell: int, most: int | None, kernel: int) -> int:
+    """Pixels along one side of all tiles of a row of cells: an even part of the largest cell, no more than `most`."""
+    wanted = max(TILE_PX[backend_kind()], TILE_KERNELS * kernel)
+    count = -(-cell // most) if most is not None else max(round(cell / wanted), 1)
+    tile = -(-cell // (16 * count)) * 16
+    return tile if most is None else min(tile, most)
 
 
 def _surface_rows(first: int, count: int, shape: tuple[int, ...]) -> slice:
@@ -163,17 +194,17 @@ def _with_layer(
     canvas: Canvas,
     surfaces: Surfaces,
     layer: Float[Array, ""],
-    psfs: Float[Array, "corners bands size size"],
+    psfs: list[Float[Array, "bands size size"]],
     coc_px: Float[Array, ""],
     *,
     margin: int,
 ) -> Canvas:
     """The canvases of the cell's corners with one more layer; surfaces have a margin of so many pixels."""
     rows, cols = canvas.light.shape[-2:]
-    before, after = kernel_reach(psfs.shape[-1])
+    before, after = kernel_reach(psfs[0].shape[-1])
     inner = slice(margin - before, margin + rows + after), slice(margin - before, margin + cols + after)
     wide = jax.tree.map(lambda leaf: leaf[inner], surfaces)
-    return jax.vmap(lambda canvas, psf: canvas.with_layer(wide, layer, psf, coc_px))(canvas, psfs)
+    return jax.vmap(lambda canvas, psf: canvas.with_layer(wide, layer, psf, coc_px))(canvas, jnp.stack(psfs))
 
 
 @jax.jit

@@ -33,7 +33,7 @@ from ..scene.inpaint import EDGE_PX, REACH_PX
 from ..scene.layers import MOST_LAYERS, Layers, cut_layers
 from ..tracing import check_number
 from .distortion import colours_aside, find_drawing
-from .full_field import TILE_PX, render_photograph
+from .full_field import render_photograph
 from .node_psfs import NodePsfs, find_node_psfs, node_fields
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class PhotographOptions:
 
     PSFs vary over the field: they are known at `nodes` = (rows, columns), and the picture's centre is the lens's axis.
     `patch` = (x, y) takes instead the PSF of that one field position everywhere, as the paper does for its patches.
+    Tiles of `tile_px` are by default as large as the kernels want.
     `parts` of the pupil are followed separately at depth edges: 4 take about four times as long.
     Layers are `step_px` of blur apart; where that takes more than `most_layers` they are further apart, and a note says
     so. `saturation` is the power of the paper's highlights, `noise` the sensor's, drawn with `seed`. `colour` is
@@ -117,7 +118,7 @@ class PhotographOptions:
     most_layers: int = MOST_LAYERS
     most_kernel_px: int = MOST_KERNEL_PX
     parts: int = PARTS
-    tile_px: int = TILE_PX
+    tile_px: int | None = None
     side: Side | None = None
     relative_illumination: bool = False
     distortion: bool = False
@@ -141,6 +142,8 @@ class PhotographOptions:
             raise DefocusError(f"method {self.method!r} knows no fall-off of light over the field")
         for name, low, high in WHOLE:
             value = getattr(self, name)
+            if name == "tile_px" and value is None:
+                continue
             if not isinstance(value, int | np.integer) or not low <= value <= high:
                 raise DefocusError(f"{name} {value!r}; expected a whole number from {low} to {high}")
         check_number("step_px", self.step_px, "", "a positive number", math.inf)
