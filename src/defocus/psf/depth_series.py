@@ -21,6 +21,7 @@ from numpy.polynomial import chebyshev as polynomials
 
 from ..optics.batch import over_lenses
 from ..optics.wavefront import TABLE
+from ..stored_program import StoredProgram
 from .bands import Bands
 from .poses import Requests
 from .pupil_function import PupilFunction
@@ -147,7 +148,7 @@ def _pupil_places() -> tuple[Float[np.ndarray, "rings angles"], Float[np.ndarray
     return ring * np.sin(psi), ring * np.cos(psi)
 
 
-@jax.jit
+@StoredProgram
 def _at_depths(
     nodes: Wavefronts,
     places: Int[Array, "requests nodes"],

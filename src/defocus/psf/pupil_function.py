@@ -7,8 +7,6 @@ fraction of each cell that lies inside, never hard edges.
 
 from __future__ import annotations
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -198,7 +196,10 @@ def _angle(y: Float[Array, "*#n"], x: Float[Array, "*#n"]) -> Float[Array, "*n"]
         return jnp.arctan2(y, x)
     width, height = jnp.abs(x), jnp.abs(y)
     slope = jnp.minimum(width, height) / jnp.maximum(jnp.maximum(width, height), 1e-30)
-    angle = functools.reduce(lambda sum, term: sum * slope**2 + term, ARC_TANGENT, 0.0) * slope
+    angle = jnp.full_like(slope, ARC_TANGENT[0])
+    for term in ARC_TANGENT[1:]:
+        angle = angle * slope**2 + term
+    angle *= slope
     angle = jnp.where(height > width, jnp.pi / 2.0 - angle, angle)
     angle = jnp.where(x < 0.0, jnp.pi - angle, angle)
     return jnp.where(y < 0.0, -angle, angle)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache
 from itertools import pairwise, product
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ from ..psf.wavefronts import backend_kind
 from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import Layers
 from ..srgb import check_floats
+from ..stored_program import StoredProgram, stored_program
 from .composite import Canvas, embedded, kernel_reach, mirror_index, require_kernel
 
 TILE_PX = {"cpu": 512, "gpu": 1024}  # at least; with a kernel of 128 pixels, an FFT of 640
@@ -90,23 +92,21 @@ def render_photograph(
             rows = _surface_rows(top - margin, tile[0] + 2 * margin, coc.shape)
             if rows != strip:
                 strip = rows
-                surfaces = find_surfaces(jnp.asarray(photo[rows]), jnp.asarray(coc[rows]), _cut(layers, rows))
+                surfaces = _surfaces(jnp.asarray(photo[rows]), jnp.asarray(coc[rows]), _cut(layers, rows))
             corners = list(product(node_rows, range(j, min(j + 2, nodes[1]))))
             at_corners = list(zip(*map(kernels.at, corners), strict=True))  # [layer][corner]
             sizes = [max(psf.shape[-1] for psf in layer) for layer in at_corners]
             for left in range(*across, tile[1]):
-                near_tile, away = _around_tile(
+                near_tile, away = _around_tile(margin, len(blur))(
                     surfaces,
                     mirror_index(np.arange(top - margin, top + tile[0] + margin), coc.shape[0]) - rows.start,
                     mirror_index(np.arange(left - margin, left + tile[1] + margin), coc.shape[1]),
-                    margin=margin,
-                    layers=len(blur),
                 )
                 bands = at_corners[0][0].shape[0]
                 canvas = Canvas.empty((len(corners), *tile), bands=bands, parts=parts)
                 for layer in np.flatnonzero(np.asarray(away) <= [max(kernel_reach(size)) for size in sizes])[::-1]:
                     own = [kernels.on_device(node, int(layer), sizes[layer]) for node in corners]
-                    canvas = _with_layer(canvas, near_tile, np.float32(layer), own, blur[layer], margin=margin)
+                    canvas = _with_layer(margin)(canvas, near_tile, np.float32(layer), own, blur[layer])
                 picture = _blended(canvas, jnp.asarray(_blend(places, corners, (top, left), tile)))
                 bottom, right = min(top + tile[0], down[1]), min(left + tile[1], across[1])
                 blurred[top:bottom, left:right] = np.asarray(picture)[: bottom - top, : right - left]
@@ -172,8 +172,22 @@ def _cut(layers: Layers, rows: slice) -> Layers:
     return Layers(layers.coc_px, layers.depth_m, layers.used, layers.position[rows], layers.step_px)
 
 
-@partial(jax.jit, static_argnames=("margin", "layers"))
-def _around_tile(
+@StoredProgram
+def _surfaces(linear: Float[Array, "rows cols 3"], coc_px: Float[Array, "rows cols"], layers: Layers) -> Surfaces:
+    return find_surfaces(linear, coc_px, layers)
+
+
+@cache
+def _around_tile(margin: int, layers: int) -> Callable[..., tuple[Surfaces, Int[Array, "layers"]]]:
+    """`_cut_tile` for these numbers."""
+
+    def around_tile(*arrays: Any) -> tuple[Surfaces, Int[Array, "layers"]]:
+        return _cut_tile(*arrays, margin=margin, layers=layers)
+
+    return stored_program(around_tile, margin=margin, layers=layers)
+
+
+def _cut_tile(
     surfaces: Surfaces, rows: Int[Array, " rows"], cols: Int[Array, " cols"], *, margin: int, layers: int
 ) -> tuple[Surfaces, Int[Array, "layers"]]:
     """Front and back of a tile with its margin, and how many pixels outside the tile each layer begins."""
@@ -189,8 +203,17 @@ def _around_tile(
     return near, away
 
 
-@partial(jax.jit, static_argnames="margin", donate_argnums=0)
-def _with_layer(
+@cache
+def _with_layer(margin: int) -> Callable[..., Canvas]:
+    """`_add_layer` for surfaces with this margin."""
+
+    def with_layer(*arrays: Any) -> Canvas:
+        return _add_layer(*arrays, margin=margin)
+
+    return stored_program(with_layer, margin=margin)
+
+
+def _add_layer(
     canvas: Canvas,
     surfaces: Surfaces,
     layer: Float[Array, ""],
@@ -207,7 +230,7 @@ def _with_layer(
     return jax.vmap(lambda canvas, psf: canvas.with_layer(wide, layer, psf, coc_px))(canvas, jnp.stack(psfs))
 
 
-@jax.jit
+@StoredProgram
 def _blended(
     canvas: Canvas, weights: Float[Array, "corners tile_rows tile_cols"]
 ) -> Float[Array, "tile_rows tile_cols 3"]:

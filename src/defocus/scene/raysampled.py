@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt
 
 from ..errors import DefocusError
 from .shapes import SceneShape
@@ -208,7 +208,7 @@ def _square(count: int, columns: slice, variant: int) -> Float[np.ndarray, "{cou
     return ((_sobol(count)[:, columns] ^ shift) + 0.5) / 2.0**BITS
 
 
-def _sobol(count: int) -> Int[np.ndarray, "{count} 4"]:
+def _sobol(count: int) -> UInt[np.ndarray, "{count} 4"]:
     """Whole numbers below 2**BITS: Sobol's sequence in Gray code's order, with the directions of Joe and Kuo (2008).
 
     SciPy's `qmc` gives the same, and takes half a second to import.
