@@ -249,7 +249,9 @@ class TracedRequests:
         while groups:
             window = min(groups)
             rows = groups.pop(window)
-            batch = self.psfs(window, options, rows, progress, points_per_pixel(window))
+            points = points_per_pixel(window)
+            points = min(points, COARSE_POINTS) if options.coarse else points
+            batch = self.psfs(window, options, rows, progress, points)
             for row, array, report in zip(rows, batch.psf, batch.reports, strict=True):
                 report["window_px"] = window
                 fits = report["status"] == "ok"
@@ -278,8 +280,6 @@ class TracedRequests:
         pitch = np.full(block.arrays.in_front.shape[0], pixel[0])
         pitch[places] = pixel
         fringe = FRINGE_PX if options.coarse else 0.0
-        if options.coarse and points_each is not None:
-            points_each = min(points_each, COARSE_POINTS)
         pupils, needed, finest = _pixel_program(self.method.samples)(
             block.arrays, pitch, size * pitch, np.asarray(fringe), np.asarray(SIDES[options.side])
         )

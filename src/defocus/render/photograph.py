@@ -142,9 +142,8 @@ class PhotographOptions:
             raise DefocusError(f"method {self.method!r} knows no fall-off of light over the field")
         for name, low, high in WHOLE:
             value = getattr(self, name)
-            if name == "tile_px" and value is None:
-                continue
-            if not isinstance(value, int | np.integer) or not low <= value <= high:
+            is_left_open = (name, value) == ("tile_px", None)
+            if not is_left_open and not (isinstance(value, int | np.integer) and low <= value <= high):
                 raise DefocusError(f"{name} {value!r}; expected a whole number from {low} to {high}")
         check_number("step_px", self.step_px, "", "a positive number", math.inf)
         check_power("saturation", self.saturation)
