@@ -62,7 +62,7 @@ def compare(found: dict[int, Any], bands: str) -> tuple[list[dict[str, Any]], di
         start = time.perf_counter()
         batch = psfs(cameras, depths, fields, window, bands, relative_illumination=False)
         seconds["default"] += time.perf_counter() - start
-        rays = [i for i, report in enumerate(batch.reports) if report.get("supersample") == 0]
+        rays = [i for i, report in enumerate(batch.reports) if report.get("propagation") == "rays"]
         if not rays:
             continue
         start = time.perf_counter()

@@ -9,7 +9,8 @@ import pytest
 
 from defocus import Camera, load_lens, psfs
 from defocus.psf import Psf
-from defocus.psf.ray_density import _edge_light
+from defocus.psf.pupil_function import _angle
+from defocus.psf.ray_density import _edge_light, needed_cells
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +58,18 @@ def test_near_the_focus_light_waves_are_taken(camera: Camera) -> None:
     assert errors[0] > 0.01 >= max(errors[1:])
     assert batch.psf.sum((2, 3)) == pytest.approx(1.0, abs=1e-5)
     assert psfs(camera, [1.2], size=64, bands="d", samples=2048).reports[0]["propagation"] != "rays"
+
+
+def test_angles_in_single_precision() -> None:
+    turn = np.linspace(-np.pi, np.pi, 721)
+    y, x = (np.array([[1e-6], [0.3], [40.0]]) * v for v in (np.sin(turn), np.cos(turn)))
+    y, x = np.float32(y), np.float32(x)
+    np.testing.assert_allclose(_angle(jnp.asarray(y), jnp.asarray(x)), np.arctan2(y, x), atol=1e-6)
+    assert float(_angle(jnp.float32(0.0), jnp.float32(0.0))) == 0.0
+
+
+def test_cells_of_a_blur_are_no_larger_than_pixels_and_fine_at_its_rim() -> None:
+    radius = np.array([2.0, 20.0, 300.0])
+    cells = needed_cells(radius)
+    assert (2.0 * radius / cells < 1.0).all()
+    assert (10.0 * radius / cells**2 < 0.004).all()

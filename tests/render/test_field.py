@@ -118,3 +118,20 @@ def test_refusals(texture: np.ndarray, layers: Layers) -> None:
         render_photograph(texture, COC, layers, psfs[..., : SIZE // 4, : SIZE // 4])
     with pytest.raises(DefocusError, match="tiles of 8 px"):
         render_photograph(texture, COC, layers, psfs, tile_px=8)
+
+
+@pytest.mark.parametrize(
+    ("cell", "most", "kernel", "tile"),
+    [
+        (240, None, 129, 240),
+        (2000, None, 129, 512),
+        (2000, None, 705, 2000),
+        (700, None, 129, 704),
+        (700, 512, 129, 352),
+    ],
+)
+def test_tiles_are_even_parts_of_a_cell(cell: int, most: int | None, kernel: int, tile: int) -> None:
+    """On a processor: near 512 pixels, or twice the kernel where that is more."""
+    if full_field.backend_kind() != "cpu":
+        pytest.skip("other sizes on a GPU")
+    assert full_field._tile_pixels(cell, most, kernel) == tile

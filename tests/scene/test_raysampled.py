@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from defocus.errors import DefocusError
-from defocus.scene.raysampled import disc, pinhole_picture, polygon, ray_sampled
+from defocus.scene.raysampled import BITS, _sobol, disc, pinhole_picture, polygon, ray_sampled
 from defocus.scene.shapes import Backdrop, Ball, Card
 from defocus.scene.thin_lens import PinholeView, ThinLens, circle_of_confusion_px, near_depth_edge
 
@@ -200,3 +200,11 @@ def test_a_ray_that_meets_nothing_is_an_error() -> None:
         ray_sampled([sheet(1.0)], VIEW, LENS, np.zeros((0, 2)))
     with pytest.raises(DefocusError, match=r"focus distance -1\.0 m"):
         ThinLens(10.0, -1.0)
+
+
+@pytest.mark.parametrize("count", [1, 100, 1024])
+def test_sobols_numbers_are_those_of_scipy(count: int) -> None:
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(4, scramble=False, bits=BITS).random_base2(math.ceil(math.log2(count)))[:count]
+    np.testing.assert_array_equal(_sobol(count), points * 2.0**BITS)
