@@ -61,7 +61,7 @@ def test_surfaces_of_a_large_photograph_are_found_once_for_a_row_of_tiles(
         strips.append(linear.shape[0])
         return find_surfaces(linear, *others)
 
-    monkeypatch.setattr(full_field, "find_surfaces", counted)
+    monkeypatch.setattr(full_field, "_surfaces", counted)
     whole = render_photograph(light, coc, layers, psfs, tile_px=16)
     assert strips == [3 * ROWS]
     monkeypatch.setattr(full_field, "SURFACE_PIXELS", 0)
