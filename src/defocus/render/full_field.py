@@ -155,8 +155,8 @@ class _Kernels:
 
 def _tile_pixels(cell: int, most: int | None, kernel: int) -> int:
     """Pixels along one side of all tiles of a row of cells: an even part of the largest cell, no more than `most`."""
-    wanted = max(TILE_PX[backend_kind()], TILE_KERNELS * kernel)
-    count = -(-cell // most) if most is not None else max(round(cell / wanted), 1)
+    usual = max(TILE_PX[backend_kind()], TILE_KERNELS * kernel)
+    count = -(-cell // most) if most is not None else max(round(cell / usual), 1)
     tile = -(-cell // (16 * count)) * 16
     return tile if most is None else min(tile, most)
 
