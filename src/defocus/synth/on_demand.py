@@ -22,7 +22,7 @@ from .lens_pool import LensPool, find_lenses
 from .pairs import Pair, make_pairs
 from .plan import Blur, Plan, PlanLike, SplitName, as_plan
 from .recipe import Recipe, pair_id
-from .sources import Sharp, SourceCache, SourceName, find_sources, read_source
+from .sources import Sharp, SourceCache, SourceName, find_sources
 
 ATTEMPTS = 64
 IN_ONE_PHOTOGRAPH = 8  # attempts; then the next photograph is tried
@@ -47,7 +47,7 @@ class OnDemandPairs:
         blur: BlurLevels = None,
         cache_size: int = 16,
         pool: LensPool | None = None,
-        read: Callable[[SourceName, Plan], Sharp] = read_source,
+        read: Callable[[SourceName, Plan], Sharp] | None = None,
     ) -> None:
         plan = as_plan(plan)
         if split not in plan.splits:

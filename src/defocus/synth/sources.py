@@ -125,10 +125,13 @@ def read_source(source: SourceName, plan: Plan) -> Sharp:
 
 
 class SourceCache:
-    """The latest photographs in use. Threads may share it; two never read the same one at once."""
+    """The latest photographs in use. Threads may share it; two never read the same one at once.
+
+    `read` is who reads a photograph in place of this process, such as another one.
+    """
 
     def __init__(
-        self, plan: Plan, size: int = CACHE_SIZE, read: Callable[[SourceName, Plan], Sharp] = read_source
+        self, plan: Plan, size: int = CACHE_SIZE, read: Callable[[SourceName, Plan], Sharp] | None = None
     ) -> None:
         self._plan, self._size, self._read = plan, size, read
         self._photographs: OrderedDict[str, Future[Sharp]] = OrderedDict()
@@ -144,7 +147,7 @@ class SourceCache:
                 self._photographs.popitem(last=False)
         if first:
             try:
-                photograph.set_result(self._read(source, self._plan))
+                photograph.set_result((self._read or read_source)(source, self._plan))
             except BaseException as error:
                 if not isinstance(error, DefocusError):  # such as too little memory: may go well another time
                     with self._lock:
