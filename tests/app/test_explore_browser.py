@@ -5,6 +5,7 @@ Pictures are tiny, and finished ones have discs for PSFs: the page is looked at 
 
 from __future__ import annotations
 
+import gc
 import json
 import shlex
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -136,6 +138,10 @@ def address(gate: threading.Event) -> Iterator[str]:
         gate.set()
         server.close()
         sharp_pictures.scene_picture.cache_clear()
+        del server
+    with warnings.catch_warnings():  # gradio leaves event loops open: found later, they would fail another test
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
