@@ -37,7 +37,7 @@ DRIVER = shutil.which("chromedriver")
 if CHROMIUM is None or DRIVER is None:
     pytest.skip("Chromium and its driver are not here (Debian: chromium, chromium-driver)", allow_module_level=True)
 
-from selenium.common.exceptions import TimeoutException  # noqa: E402
+from selenium.common.exceptions import TimeoutException, WebDriverException  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -151,7 +151,10 @@ def driver() -> Iterator[Any]:
     with tempfile.TemporaryDirectory() as profile:
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
-        browser = selenium.Chrome(options=options, service=selenium.ChromeService(DRIVER))
+        try:
+            browser = selenium.Chrome(options=options, service=selenium.ChromeService(DRIVER))
+        except WebDriverException as error:  # installed, but without what it needs
+            pytest.skip(f"Chromium does not start: {error.msg}")
         yield browser
         browser.quit()
 
