@@ -41,6 +41,7 @@ CLICKS = ((0.90, 0.30), (0.50, 0.40), (0.20, 0.75))  # of the picture, from its 
 WATCH = """
 window.shown = [];
 const box = document.querySelector('#photograph');
+window.last = box.querySelector('img').src;
 new MutationObserver(() => {
   const label = box.innerText, image = box.querySelector('img');
   if (image && image.src !== window.last) {
@@ -110,11 +111,12 @@ def measure_browser() -> dict[str, Any] | None:
             for x, y in CLICKS:
                 image = browser.find_element("css selector", "#photograph img")
                 size = image.size
-                browser.execute_script("window.shown = []")
+                browser.execute_script("window.shown = []; window.clicked = Infinity")
                 place = int((x - 0.5) * size["width"]), int((y - 0.5) * size["height"])
                 ActionChains(browser).move_to_element_with_offset(image, *place).click().perform()
-                wait_for(browser, "return window.shown.some(([at, label]) => label.includes('finished'))")
-                shown, start = browser.execute_script("return [window.shown, window.clicked]")
+                answers = "window.shown.filter(([at, _]) => at > window.clicked)"  # not what the click before left
+                wait_for(browser, f"return {answers}.some(([_, label]) => label.includes('finished'))")
+                shown, start = browser.execute_script(f"return [{answers}, window.clicked]")
                 previews.append((shown[0][0] - start) / 1e3)
                 finished.append(next(at for at, label in shown if "finished" in label) / 1e3 - start / 1e3)
         finally:

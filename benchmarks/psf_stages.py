@@ -125,7 +125,6 @@ def label_of(program: StoredProgram) -> str:
         "find_wavefronts": "wavefronts: program",
         "on_pixels": "samples and points",
         "_ray_errors": "error of rays",
-        "_take_pupils": "pupils taken",
     }
     facts = dict(re.findall(r"(\w+)=(\w+)", text))
     if "samples" not in facts:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from defocus import Camera, load_lens
 from defocus.app import point_view
 from defocus.app.darkroom import NETWORKS, Darkroom
 from defocus.app.focus_ring import focus_of_ring, focus_of_text, ring_of_focus, text_of_focus
-from defocus.app.job_line import JobLine, JobStopped
+from defocus.app.job_line import JobLine, JobStopped, Report
 from defocus.app.lens_view import LensFilter, first_lens, kinds_of, lens_choices
 from defocus.app.pencils import Pencils, splat
 from defocus.app.private_files import PrivateFolder, check_lens_upload, check_photo_upload, short_message
@@ -144,16 +145,17 @@ def test_jobs_run_one_after_the_other_and_the_others_are_told() -> None:
     assert (first.result, second.result, third.result) == ("first", None, "third")
 
 
+def _endless(began: threading.Event, report: Report) -> None:
+    """A job that only a stop ends."""
+    while True:
+        began.set()
+        report("PSFs", 0.5)
+        time.sleep(0.001)
+
+
 def test_a_new_job_takes_the_place_of_the_visitors_last_one() -> None:
     line, began = JobLine(), threading.Event()
-
-    def endless(report: object) -> None:
-        while True:
-            began.set()
-            report("PSFs", 0.5)  # type: ignore[operator]
-            time.sleep(0.001)
-
-    old = line.ask("a", "picture", endless)
+    old = line.ask("a", "picture", partial(_endless, began))
     assert began.wait(30.0)
     new = line.ask("a", "picture", lambda report: 7)
     assert all("before yours" not in state.text for state in line.states(new))
@@ -174,20 +176,15 @@ def test_a_job_ends_at_its_time_limit_with_advice() -> None:
 
 
 def test_a_line_that_is_closed_ends_its_jobs_and_its_thread() -> None:
+    others = set(threading.enumerate())
     line, began = JobLine(), threading.Event()
-
-    def endless(report: object) -> None:
-        while True:
-            began.set()
-            report("PSFs", 0.5)  # type: ignore[operator]
-            time.sleep(0.001)
-
-    running, waiting = line.ask("a", "picture", endless), line.ask("b", "picture", endless)
+    (own,) = set(threading.enumerate()) - others
+    running, waiting = (line.ask(visitor, "picture", partial(_endless, began)) for visitor in ("a", "b"))
     assert began.wait(30.0)
     line.close()
     assert isinstance(running.error, JobStopped)
     assert isinstance(waiting.error, JobStopped)
-    assert all(thread.name != "defocus jobs" or thread is not line._thread for thread in threading.enumerate())
+    assert not own.is_alive()
 
 
 # Settings

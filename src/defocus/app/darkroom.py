@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import DefocusError
 from ..lens import load_lens
 from ..render import Photograph
+from ..scene.depth_models import MODELS
 from ..scene.procedural import SCENES
 from .job_line import JobLine, Report
 from .lens_view import LensFilter, lens_choices
@@ -27,7 +28,7 @@ from .shots import Setting, Shot, lens_camera, settled
 FIRST_LENS, SECOND_LENS = "sigma-85-f1.4", "leica-summicron-50-f2"
 FIRST_SCENE = "portrait"
 PLANE, MAP = "a plane placed by hand", "a depth map"
-NETWORKS = ("depth-pro", "depth-anything-indoor", "depth-anything-outdoor")
+NETWORKS = tuple(MODELS)
 PICTURES_KEPT = 24
 WARMED = (FIRST_LENS, "phone-us9063319")  # one lens for each set of compiled shapes
 

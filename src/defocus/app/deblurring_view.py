@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DefocusError
+from ..restore.shipped import has_weights, shipped_weights
 from .job_line import Report
 
 LONGEST = 1920  # pixels on the long side; larger photographs are made smaller
@@ -21,23 +21,16 @@ def missing_network() -> str:
     """Why nothing can be deblurred here, in one line; empty where it can."""
     if find_spec("torch") is None:
         return "Deblurring needs PyTorch: install defocus[train], and start the page again."
-    try:
-        weights_file()
-    except (ImportError, DefocusError):
+    if not has_weights():
         return "This installation has no weights of its own: `defocus deblur` takes those that you trained."
     return ""
-
-
-def weights_file() -> Path:
-    """The weights that come with the package; an error where there are none."""
-    return import_module("defocus.restore.shipped").shipped_weights()
 
 
 @lru_cache(1)
 def _network() -> Any:
     from ..restore.models.checkpoints import load_model
 
-    return load_model(weights_file())
+    return load_model(shipped_weights())
 
 
 def deblurred(photo: Path, report: Report) -> tuple[Float[np.ndarray, "rows cols 3"], Float[np.ndarray, "rows cols 3"]]:

@@ -16,6 +16,7 @@ from typing import Any
 import gradio as gr
 
 from ..errors import DefocusError
+from ..lens.formats import LENS_SUFFIXES
 from ..scene.procedural import SCENES
 from . import deblurring_view, lens_view, page_look, point_view
 from .darkroom import FIRST_LENS, FIRST_SCENE, MAP, NETWORKS, PLANE, SECOND_LENS, Darkroom, enlarged
@@ -23,7 +24,7 @@ from .focus_ring import END, focus_of_ring, focus_of_text, ring_of_focus, text_o
 from .job_line import JobStopped, Report
 from .lens_view import KINDS, LensFilter, first_lens, lens_choices
 from .page_look import progress_line
-from .private_files import LENS_ENDINGS, check_photo_upload, short_message
+from .private_files import check_photo_upload, short_message
 from .sharp_pictures import PlaneByHand
 from .shots import NARROWEST, Setting, Shot, lens_camera
 
@@ -101,7 +102,7 @@ class Page:
             self.widest = gr.Number(None, label="Opens to f/… or wider", min_width=120)
         with gr.Accordion("Your own lens", open=False):
             self.lens_file = gr.File(
-                label=f"Drop a lens file ({', '.join(LENS_ENDINGS)})", height=110, elem_id="lens-file"
+                label=f"Drop a lens file ({', '.join(LENS_SUFFIXES)})", height=110, elem_id="lens-file"
             )
         full = float(lens_camera(FIRST_LENS).f_number)
         self.f_number = gr.Slider(

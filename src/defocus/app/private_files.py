@@ -13,12 +13,12 @@ from pathlib import Path
 
 from ..errors import DefocusError, LensFileError, PhotoError
 from ..files.pictures import PICTURES
+from ..lens.formats import LENS_SUFFIXES
 
 MEGABYTE = 2**20
 MOST_LENS_BYTES = 2 * MEGABYTE
 MOST_PIXELS = 64_000_000  # of a photograph
 KEPT_S = 3600.0
-LENS_ENDINGS = (".zmx", ".seq", ".json", ".txt")
 
 
 class PrivateFolder:
@@ -57,8 +57,8 @@ class PrivateFolder:
 
 def check_lens_upload(path: Path) -> Path:
     """The path, if it can be a lens file."""
-    if path.suffix.lower() not in LENS_ENDINGS:
-        raise LensFileError(f"a lens is a file that ends in {', '.join(LENS_ENDINGS)}", file=path.name)
+    if path.suffix.lower() not in LENS_SUFFIXES:
+        raise LensFileError(f"a lens is a file that ends in {', '.join(LENS_SUFFIXES)}", file=path.name)
     size = path.stat().st_size
     if size > MOST_LENS_BYTES:
         raise LensFileError(f"{size / MEGABYTE:.1f} MB are more than a lens file has", file=path.name)

@@ -35,7 +35,16 @@ from .method import WAVE, PsfMethod, SampleCount
 from .pixel_integral import is_cheaper
 from .poses import Points, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
-from .propagation_plan import OF_PIXELS, OF_RAYS, compile_window, in_batches, plan_propagation
+from .propagation_plan import (
+    OF_PIXELS,
+    OF_RAYS,
+    PROGRAMS_AT_ONCE,
+    compile_ahead,
+    compile_window,
+    in_batches,
+    plan_propagation,
+    take_pupils,
+)
 from .pupil_function import PupilFunction
 from .ray_density import CELL_BUCKETS, needed_cells, ray_error
 from .sampling import (
@@ -61,7 +70,6 @@ from .window import SPILL, larger_window, points_per_pixel, spill_refusal, wants
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PROGRAMS_AT_ONCE = 8  # on a GPU
 MANY = 1024  # requests for which a GPU's programs are worth compiling ahead of knowing what they take
 WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens loses a fifth of its peak
 MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
@@ -195,11 +203,7 @@ class TracedRequests:
         many = size is not None and len(requests) >= MANY and method is WAVE
         blocks_of = series_blocks if depth_series else partial(wavefront_blocks, few=few, many=many)
         if many and size is not None and backend_kind() == "gpu" and not depth_series:
-            # In threads that nobody waits for: whoever needs a program waits for that one, and says what is wrong.
-            pool = ThreadPoolExecutor(2 * PROGRAMS_AT_ONCE)
-            for work in [*compile_many(requests, bands, method.wavefront), *compile_window(size)]:
-                pool.submit(work)
-            pool.shutdown(wait=False)
+            compile_ahead([*compile_many(requests, bands, method.wavefront), *compile_window(size)])
         self.blocks = list(blocks_of(requests, bands, method.wavefront))
 
     def psfs(
@@ -321,7 +325,7 @@ class TracedRequests:
             batch, way = plan_propagation(*kind, size, self.method)
 
             def compute(rows: Int[np.ndarray, "batch 2"], number: int) -> Intensity:
-                own_pupils = _take_pupils(pupils, places[rows[:, 0]], rows[:, 1])
+                own_pupils = take_pupils(pupils, places[rows[:, 0]], rows[:, 1])
                 return intensity_batch(own_pupils, pixel[rows[:, 0]], number, dtype=dtype, **way)
 
             for part, light in in_batches(pairs, batch, compute):
@@ -354,20 +358,6 @@ class TracedRequests:
             half = eqx.tree_at(lambda p: p.side, pupils, jnp.full_like(pupils.side, SIDES[side]))
             passed[block.rows] = np.asarray(pupil_light(half))[block.places, : block.waves].mean(1)
         return passed
-
-
-@jax.jit
-def _take_on_device(pupils: PupilFunction, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> PupilFunction:
-    return jax.tree.map(lambda leaf: leaf[rows, waves], pupils)
-
-
-def _take_pupils(
-    pupils: PupilFunction, rows: Int[np.ndarray, " batch"], waves: Int[np.ndarray, " batch"]
-) -> PupilFunction:
-    """Some of the pupils; a processor has their numbers where numpy finds them, without a program."""
-    if backend_kind() == "cpu":
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows, waves], pupils)
-    return _take_on_device(pupils, rows, waves)
 
 
 @cache

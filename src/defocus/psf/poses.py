@@ -31,7 +31,7 @@ from ..stored_program import StoredProgram, shape_of
 
 Number = Float[Any, "*rows"]
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
-MANY_AT_ONCE = 1024  # where there are many: a GPU waits for every surface that it traces, however many rays there are
+MANY_AT_ONCE = 1024  # where there are many; as long for each as in smaller batches
 
 
 class Points(eqx.Module):

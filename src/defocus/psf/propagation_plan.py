@@ -7,18 +7,20 @@ those that most of them take compile side by side before it is known which PSF t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Array, Int
 
 from .method import WAVE, PsfMethod
 from .pixel_integral import is_cheaper, pixel_intensity
 from .propagate import Intensity, compile_intensity
+from .pupil_function import PupilFunction
 from .ray_density import CELL_BUCKETS, ray_intensity
 from .sampling import SAMPLE_BUCKETS, SUPERSAMPLE_BUCKETS
 from .wavefronts import backend_kind
@@ -26,6 +28,7 @@ from .wavefronts import backend_kind
 PUPIL_CELLS_AT_ONCE = {"cpu": 2**25, "gpu": 2**26}  # samples² × PSFs that are propagated together
 MOST_AT_ONCE = {"cpu": 64, "gpu": 16}  # that a GPU lacks for a whole step it computes all the same
 AHEAD = {"cpu": 0, "gpu": 2}  # batches that are computed while one is copied to the host
+PROGRAMS_AT_ONCE = 8  # on a GPU
 PIXELS_AT_ONCE = 2**22  # of the PSFs of one call of a GPU's program, which propagates a few of them after the other
 OF_RAYS = 0  # points per pixel, where light is that of rays
 OF_PIXELS = 10**6  # where it is the integral over each pixel
@@ -59,6 +62,17 @@ def compile_window(size: int) -> list[Callable[[], None]]:
     return [partial(compile_intensity, rows, dtype=jnp.float32, **way) for rows, way in plans]
 
 
+def compile_ahead(work: Sequence[Callable[[], None]]) -> None:
+    """Begin to compile programs side by side.
+
+    Nobody waits for the threads: whoever needs a program waits for that one, and says what is wrong.
+    """
+    pool = ThreadPoolExecutor(2 * PROGRAMS_AT_ONCE)
+    for piece in work:
+        pool.submit(piece)
+    pool.shutdown(wait=False)
+
+
 def in_batches(
     pairs: list[tuple[int, int]], batch: int, compute: Callable[[Int[np.ndarray, "batch 2"], int], Intensity]
 ) -> Iterator[tuple[list[tuple[int, int]], Intensity]]:
@@ -72,3 +86,17 @@ def in_batches(
             yield parts[number - len(ahead) + 1], jax.device_get(ahead.popleft())
     while ahead:
         yield parts[-len(ahead)], jax.device_get(ahead.popleft())
+
+
+@jax.jit
+def _take_on_device(pupils: PupilFunction, rows: Int[Array, " batch"], waves: Int[Array, " batch"]) -> PupilFunction:
+    return jax.tree.map(lambda leaf: leaf[rows, waves], pupils)
+
+
+def take_pupils(
+    pupils: PupilFunction, rows: Int[np.ndarray, " batch"], waves: Int[np.ndarray, " batch"]
+) -> PupilFunction:
+    """Some of the pupils; a processor has their numbers where numpy finds them, without a program."""
+    if backend_kind() == "cpu":
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows, waves], pupils)
+    return _take_on_device(pupils, rows, waves)

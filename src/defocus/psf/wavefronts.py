@@ -30,7 +30,7 @@ from .pupil_function import PupilFunction, turn
 from .sampling import paper_bound
 
 AT_ONCE = {"cpu": 32, "gpu": 256}  # requests of one program
-MANY_AT_ONCE = 2048  # requests times wavelengths, where there are many: a GPU takes hardly longer than for a few
+MANY_AT_ONCE = 2048  # requests times wavelengths, where there are many; as long for each as in smaller batches
 BLOCK = {"cpu": 1024, "gpu": 4096}  # requests whose wavefronts wait together, so that the batches after them are full
 GPU_BUCKETS = (Bucket(64, 10, 10), Bucket(208, 20, 20))
 WAVES = 9  # wavelengths that a processor's program is made for; more make another

@@ -19,10 +19,15 @@ FOLDER = Path(str(files("defocus.restore"))) / "weights"
 ADVICE = "give other weights (--weights FILE), or install the package again"
 
 
+def has_weights(folder: Path = FOLDER) -> bool:
+    """Whether the package has weights of its own."""
+    return all((folder / f"{NAME}{ending}").is_file() for ending in (".safetensors", ".json"))
+
+
 def shipped_weights(folder: Path = FOLDER) -> Path:
     """The file of the weights. Raises `WeightsError` where it is missing or not the one that was shipped."""
-    file, card = folder / f"{NAME}.safetensors", folder / f"{NAME}.json"
-    if not file.is_file() or not card.is_file():
+    file = folder / f"{NAME}.safetensors"
+    if not has_weights(folder):
         raise WeightsError(f"this installation has no weights of its own: {ADVICE}", file=file)
     if file_sum(file) != model_card(folder).get("sha256"):
         raise WeightsError(f"is not the file that was shipped, its checksum differs: {ADVICE}", file=file)
