@@ -1,7 +1,8 @@
 """The weights of `defocus deblur`: their pairs, their training and their test, on one GPU.
 
     python benchmarks/general_training.py prepare --photos FOLDER --lenses FOLDER    # here: device-data/general
-    python benchmarks/general_training.py data WORK --seconds 150                    # pairs, as many as time allows
+    python benchmarks/general_training.py data WORK [--tests N]                      # pairs to validate and test with
+    python benchmarks/general_training.py bank WORK [--settings N]                   # PSFs, photographs to learn from
     python benchmarks/general_training.py train WORK --minutes M [--start WEIGHTS] [--set KEY=VALUE] [--out F]
     python benchmarks/general_training.py judge WORK --weights FILE [--out F]        # on unseen lenses and photographs
     python benchmarks/general_training.py all WORK --seconds 200 --minutes M         # the last three, M minutes in all
@@ -66,7 +67,7 @@ MOST_STEPS = 200_000
 TEST_SECONDS = 45.0  # the test of `all`
 BEGIN = time.perf_counter()
 QUICK_TRAINING = [
-    "batch=2", "crop=32", "compute.compile=false", "compute.precision=no", "data.cache=memory", "data.workers=0",
+    "batch=2", "crop=32", "compute.compile=false", "compute.precision=no",
     "validation.every=1", "save.every=1", "logs.every=1",
     "model.overrides={width=4,encoder_blocks=[1,1],middle_blocks=1,decoder_blocks=[1,1]}",
 ]  # fmt: skip
@@ -153,20 +154,57 @@ def read_there(source: Any, plan: Any) -> Any:
     return replace(sharp, stack=SurfaceStack(*parts))
 
 
+def unpack(arguments: argparse.Namespace) -> Path:
+    """The folder with photographs and lenses: WORK/data, since the copy of the working tree may be read-only."""
+    data, own = arguments.data, arguments.work / "data"
+    if not (data / "lenses.tar.xz").is_file():
+        return Path(data)
+    if not (own / "lenses.txt").is_file():
+        own.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(data / "lenses.tar.xz") as archive:
+            archive.extractall(own, filter="data")
+        shutil.copytree(data / "photos", own / "photos", dirs_exist_ok=True)
+        shutil.copy(data / "lenses.txt", own)
+    return Path(own)
+
+
+def make_psf_bank(arguments: argparse.Namespace) -> None:
+    """The bank that the training learns from, in WORK/bank, unless it is there."""
+    from defocus.synth.bank import bank_batch, make_bank
+
+    if (arguments.work / "bank" / "bank.json").is_file():
+        return
+    begin = time.perf_counter()
+    plan = plan_of(unpack(arguments), TRAIN_BLUR)
+
+    def show(done: int, total: int) -> None:
+        print(f"{time.perf_counter() - begin:.0f} s: {done} of {total} settings", flush=True)
+
+    bank = make_bank(plan, "train", arguments.settings, pixels_across=CIRCLES_PX, progress=show)
+    facts = {"settings": len(bank.psfs), "psfs": bank.psfs.shape[0] * bank.psfs.shape[1], "machine": machine(),
+             "photographs": len(bank.places), "seconds": time.perf_counter() - begin}  # fmt: skip
+    bank.save(arguments.work / "bank", facts)
+    (arguments.out / "general_bank.json").write_text(json.dumps(facts, indent=1) + "\n")
+    show_batch(*bank_batch(bank, 1, count=16, crop=amount(192, quick=32)), arguments.out / "general_pairs.jpg")
+    print(f"{time.perf_counter() - begin:.0f} s: {facts}", flush=True)
+
+
+def show_batch(blurred: Any, sharp: Any, out: Path) -> None:
+    """Sixteen pairs of a batch, inputs beside their targets."""
+    import numpy as np
+    from PIL import Image
+
+    pairs = np.concatenate([np.asarray(blurred), np.asarray(sharp)], 2)
+    Image.fromarray(np.concatenate([np.concatenate(list(pairs[k : k + 4]), 1) for k in range(0, 16, 4)])).save(out)
+
+
 def make_data(arguments: argparse.Namespace) -> None:
     """Test, validation and training pairs, until all are there or the time is over."""
     from defocus.synth.lens_pool import find_lenses
     from defocus.synth.on_demand import OnDemandPairs
 
     begin = time.perf_counter()
-    data = arguments.data
-    if (data / "lenses.tar.xz").is_file():  # the copy of the working tree may be read-only
-        (arguments.work / "data").mkdir(parents=True, exist_ok=True)
-        with tarfile.open(data / "lenses.tar.xz") as archive:
-            archive.extractall(arguments.work / "data", filter="data")
-        shutil.copy(data / "lenses.txt", arguments.work / "data")
-        shutil.copytree(data / "photos", arguments.work / "data" / "photos", dirs_exist_ok=True)
-        data = arguments.work / "data"
+    data = unpack(arguments)
     workers = max(1, (os.cpu_count() or 2) - 2)
     context = multiprocessing.get_context("spawn")
     with nullcontext() if is_quick() else ProcessPoolExecutor(workers, context, initializer=composing) as composers:
@@ -312,6 +350,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
     if not is_quick() and shutil.which("gcc") is None and shutil.which("cc") is None:
         print("no C compiler here: without torch.compile", flush=True)
         changes.append("compute.compile=false")
+    changes.append(f'validation.folders=["{arguments.work / "pairs"}"]')
     config = TrainConfig.from_toml("general", changes)
     watch, begin, state = GpuWatch(), time.perf_counter(), {"last": 0.0, "file": 0.0, "first": None}
     run, out = arguments.work / arguments.run, arguments.out / "general.safetensors"
@@ -329,7 +368,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
                 state["file"] = weights.stat().st_mtime
                 export(weights, out)
 
-    result = train(config, run, folders=(arguments.work / "pairs",), progress=show, minutes=minutes)
+    result = train(config, run, folders=(arguments.work / "bank",), progress=show, minutes=minutes, accept_changes=True)
     export(result.last, out)
     shutil.copy(run / "loss.csv", arguments.out / "general_loss.csv")
     events = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
@@ -474,13 +513,16 @@ def quick_inputs(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", nargs="?", default="all", choices=("prepare", "data", "train", "judge", "card", "all"))
+    parser.add_argument(
+        "stage", nargs="?", default="all", choices=("prepare", "data", "bank", "train", "judge", "card", "all")
+    )
     parser.add_argument("work", nargs="?", type=Path)
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--lenses", type=Path)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more training pairs after so long")
     parser.add_argument("--pairs", type=int, default=amount(10**9, quick=12), help="training pairs at most")
+    parser.add_argument("--settings", type=int, default=amount(2400, quick=4), help="lens settings of the bank")
     parser.add_argument("--tests", type=int, default=COUNTS["test"], help="test pairs at most")
     parser.add_argument("--minutes", type=float, default=9.0, help="of the training; with `all`, of all stages")
     parser.add_argument("--steps", type=int, default=amount(0, quick=2), help="so many, in place of --minutes")
@@ -501,6 +543,8 @@ def main() -> None:
         write_card(arguments)
     if arguments.stage in ("data", "all"):
         make_data(arguments)
+    if arguments.stage in ("bank", "all"):
+        make_psf_bank(arguments)
     if arguments.stage in ("train", "all"):
         arguments.weights = train_general(arguments)
     if arguments.stage in ("judge", "all"):

@@ -92,6 +92,18 @@ class Average:
         return self.network
 
 
+def compile_blocks(network: nn.Module) -> None:
+    """Compile the blocks that a network is made of, each kind and size once: a quarter of the time that the whole
+    network takes, and all but as fast."""
+    kinds = getattr(network, "block_types", ())
+    if not kinds:
+        raise ConfigError('compute.compile_mode = "blocks" is for nafnet; take "default"')
+    torch._dynamo.config.recompile_limit = max(32, torch._dynamo.config.recompile_limit)  # sizes and layouts
+    for module in network.modules():
+        if isinstance(module, kinds):
+            module.compile(dynamic=False)
+
+
 def open_accelerator(compute: ComputeSettings) -> Accelerator:
     """accelerate's handle on the processes that were started. Raises where it knows of others."""
     try:
@@ -104,9 +116,11 @@ def open_accelerator(compute: ComputeSettings) -> Accelerator:
         raise ConfigError('compute.precision = "fp16" needs a GPU; here take "no" or "bf16"')
     AcceleratorState._reset_state(reset_partial_state=False)  # another training of this process had its own settings
     started = int(os.environ.get("WORLD_SIZE") or 1)
+    whole = compute.compile and compute.compile_mode != "blocks"
+    dynamo = {"backend": "inductor", "mode": compute.compile_mode} if whole else {"backend": "no"}
     accelerator = Accelerator(
         mixed_precision=compute.precision,
-        dynamo_plugin=TorchDynamoPlugin(backend="inductor" if compute.compile else "no", mode=compute.compile_mode),
+        dynamo_plugin=TorchDynamoPlugin(**dynamo),
         cpu=started > 1 and not torch.cuda.is_available(),  # else accelerate takes each for a training of its own
     )
     kind = accelerator.distributed_type.value

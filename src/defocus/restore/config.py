@@ -66,10 +66,10 @@ class LossTerms(_Table):
 
 
 class Data(_Table):
-    """Where pairs come from: folders (any layout that `defocus synth` writes, shards, DPDD), or a plan that is
-    carried out while the network learns."""
+    """Where pairs come from: folders (any layout that `defocus synth` writes, shards, DPDD), a plan that is carried out
+    while the network learns, or a bank of PSFs and photographs (`synth.bank`), the folder's, on the device."""
 
-    kind: Literal["pairs", "synthesis"] = "pairs"
+    kind: Literal["pairs", "synthesis", "bank"] = "pairs"
     folders: Folders = ()
     weights: tuple[Positive, ...] = ()  # share of each folder in the batches; empty: as many as it has pairs
     split: SplitName = "train"
@@ -88,7 +88,9 @@ class Data(_Table):
             raise ValueError('kind = "synthesis" makes other pairs in each epoch: expected cache = "no"')
         if self.kind == "synthesis" and self.folders:
             raise ValueError('kind = "synthesis" takes a plan, no folders (nor --data): expected kind = "pairs"')
-        if self.kind == "pairs" and self.plan is not None:
+        if self.kind == "bank" and (len(self.folders) > 1 or self.cache == "memory"):
+            raise ValueError('kind = "bank" takes one folder, and no cache')
+        if self.kind != "synthesis" and self.plan is not None:
             raise ValueError('plan is for kind = "synthesis"')
         return self
 
@@ -164,8 +166,10 @@ class Lesson(_Table):
 class ComputeSettings(_Table):
     precision: Literal["no", "bf16", "fp16"] = "no"
     compile: bool = False
-    # What torch.compile aims at: "reduce-overhead" records CUDA graphs, for networks of many small kernels.
-    compile_mode: Literal["default", "reduce-overhead", "max-autotune"] = "default"
+    # What torch.compile aims at: "reduce-overhead" records CUDA graphs, for networks of many small kernels; "blocks"
+    # compiles each kind of block once, which takes a quarter of the time.
+    compile_mode: Literal["default", "reduce-overhead", "max-autotune", "blocks"] = "default"
+    record: bool = False  # on a GPU, all of a step as one CUDA graph
     channels_last: bool = False
 
 
@@ -301,7 +305,7 @@ class TrainConfig(_Table):
             "data": {"workers", "prefetch", "cache", "kept"},
             "logs": {"kinds"},
             "validation": {"images", "batch"},
-            "compute": {"compile_mode"},  # how fast, not what
+            "compute": {"compile_mode", "record"},  # how fast, not what
         }
         if not self.degrade.active:  # as before there was any
             exclude["degrade"] = True

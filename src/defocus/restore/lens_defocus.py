@@ -116,7 +116,7 @@ class LensDefocus(nn.Module):
             light = images.detach().float().permute(0, 2, 3, 1)
             depth = depth_m.detach().float()
             results = [
-                _tensor(ladder.blurred(_array(one), _array(far)), images.device)
+                as_tensor(ladder.blurred(_array(one), _array(far)), images.device)
                 for ladder, one, far in zip(ladders, light, depth, strict=True)
             ]
             return torch.stack(results).permute(0, 3, 1, 2).to(images.dtype).contiguous()
@@ -240,7 +240,7 @@ def _array(tensor: Tensor) -> jax.Array:
     return jnp.asarray(tensor.cpu().contiguous().numpy())
 
 
-def _tensor(array: jax.Array, device: Any) -> Tensor:
+def as_tensor(array: jax.Array, device: Any) -> Tensor:
     """An array of JAX as a tensor on a device."""
     if array.devices().pop().platform == "gpu" and torch.device(device).type == "cuda":
         return torch.from_dlpack(array).to(device)

@@ -19,13 +19,14 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from ..errors import ConfigError, DefocusError, TrainingError
-from ..files.randomness import generator
+from ..files.randomness import generator, seed_for
 from ..synth.plan import Blur, Labels, load_plan
 from ._torch import DataLoader, Dataset, torch
 from .config import TrainConfig
@@ -43,6 +44,7 @@ from .data import (
     stacked,
 )
 from .degradations import degraded
+from .lens_defocus import as_tensor
 
 Numbers = Int[np.ndarray, "n"]
 
@@ -166,6 +168,10 @@ class TrainLoader(Dataset[Any]):
                     f"a batch of {stage.batch} pairs cannot be shared by {processes} processes in "
                     f"{stage.parts} equal parts each: change batch or accumulate"
                 )
+        self._bank = BankBatches(config, device) if config.data.kind == "bank" else None
+        if self._bank is not None:
+            self.identity, self.pairs = self._bank.identity, self._bank.settings
+            return
         sources = open_sources(config)
         self.identity = fingerprint(sources)
         sizes = [len(source) for source in sources]
@@ -182,6 +188,8 @@ class TrainLoader(Dataset[Any]):
 
     def names(self, step: int) -> list[str]:
         """Names of all pairs of a step."""
+        if self._bank is not None:
+            return [f"pair {number} of step {step}" for number in range(self.config.stage_at(step).batch)]
         requests = self._batches.of_step(step)
         return [self._sources[request.source].name(request.number, request.epoch) for request in requests]
 
@@ -196,7 +204,7 @@ class TrainLoader(Dataset[Any]):
         """The parts of all steps from `first` on, as display values on the device."""
         data, steps = self.config.data, range(first, self.config.steps)
         places = [(step, part) for step in steps for part in range(self.config.stage_at(step).parts)]
-        workers = 0 if data.cache == "device" else data.workers
+        workers = 0 if data.cache == "device" or self._bank is not None else data.workers
         # Workers live as long as the training. "spawn": JAX does not survive a fork, nor do threads that hold a lock.
         options: dict[str, Any] = {"multiprocessing_context": "spawn", "prefetch_factor": data.prefetch}
         loader = DataLoader(
@@ -204,7 +212,7 @@ class TrainLoader(Dataset[Any]):
             batch_size=None,
             sampler=places,
             num_workers=workers,
-            pin_memory=self._device.type == "cuda" and data.cache != "device",
+            pin_memory=self._device.type == "cuda" and data.cache != "device" and self._bank is None,
             **(options if workers else {}),
         )
         try:
@@ -231,6 +239,8 @@ class TrainLoader(Dataset[Any]):
 
     def _cut(self, step: int, part: int) -> Batch:
         """Whole numbers of the pairs of this process; those of one source and epoch are asked for in one go."""
+        if self._bank is not None:
+            return self._bank.batch(step, part, *self._share)
         crop, groups = self.config.stage_at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
         for place, request in enumerate(self._batches.share(step, part, *self._share)):
             groups.setdefault((request.source, request.epoch), {})[place] = request
@@ -249,6 +259,44 @@ class TrainLoader(Dataset[Any]):
         order = torch.tensor([place for requests in groups.values() for place in requests]).argsort().to(self._device)
         blurred, sharp = (torch.cat([batch[side] for batch in batches])[order] for side in (0, 1))
         return blurred, sharp
+
+
+class BankBatches:
+    """Batches of a bank of PSFs (`synth.bank`), made on the device a batch ahead of the step that takes it.
+
+    Each process makes its own part of a step: a pure function of the seed, the step, the part and the process.
+    """
+
+    def __init__(self, config: TrainConfig, device: torch.device) -> None:
+        import jax
+
+        from ..synth.bank import Bank
+
+        if not config.data.folders:
+            raise ConfigError('data.kind = "bank" needs the folder of a bank: data.folders, or --data FOLDER')
+        folder = Path(config.data.folders[0])
+        bank = Bank.load(folder)
+        facts = folder / "bank.json"
+        self.identity = hashlib.sha256(facts.read_bytes()).hexdigest() if facts.is_file() else ""
+        self.settings = len(bank.psfs)
+        self._config, self._device, self._bank = config, device, jax.device_put(bank)
+        self._ahead: dict[tuple[int, int], tuple[Any, Any]] = {}
+
+    def batch(self, step: int, part: int, process: int, processes: int) -> Batch:
+        """Whole numbers [pairs, crop, crop, 3], blurred and sharp, on the device of the training."""
+        stage = self._config.stage_at(step)
+        following = (step, part + 1) if part + 1 < stage.parts else (step + 1, 0)
+        own = self._ahead.pop((step, part), None) or self._ask((step, part), process, processes)
+        self._ahead = {following: self._ask(following, process, processes)}
+        blurred, sharp = (as_tensor(array, self._device) for array in own)
+        return blurred, sharp
+
+    def _ask(self, place: tuple[int, int], process: int, processes: int) -> tuple[Any, Any]:
+        from ..synth.bank import bank_batch
+
+        stage = self._config.stage_at(min(place[0], self._config.steps - 1))
+        count, seed = stage.batch // (stage.parts * processes), seed_for(self._config.seed, "bank", *place, process)
+        return bank_batch(self._bank, seed, count=count, crop=stage.crop)
 
 
 def open_sources(config: TrainConfig) -> list[PairSource]:

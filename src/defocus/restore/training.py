@@ -10,23 +10,32 @@ saved.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TrainingError
+from ..errors import ConfigError, TrainingError
 from ..files.randomness import seed_for
 from ._torch import Tensor, torch
-from .build import Average, loss_name, lost_processes, network_overrides, open_accelerator, quiet_device
+from .build import (
+    Average,
+    compile_blocks,
+    loss_name,
+    lost_processes,
+    network_overrides,
+    open_accelerator,
+    quiet_device,
+)
 from .config import TrainConfig
 from .data import Batch
 from .loader import TrainLoader
 from .losses import build_loss
 from .models import build_model
 from .models.checkpoints import fill, read_weights, write_weights
+from .recording import RecordedStep
 from .run_folder import VERSION, RunFolder, State, TrainLogs, check_same, other_judges, read_state, tensorboard_writer
 from .validation import ValidationPairs, judge
 
@@ -146,6 +155,14 @@ class _Training:
         self.layout = torch.channels_last if config.compute.channels_last else torch.contiguous_format
         self.network.to(self.device, memory_format=self.layout)
         self.average = Average(self.network, config.ema)
+        if config.compute.compile and config.compute.compile_mode == "blocks":
+            compile_blocks(self.network)
+        recording = config.compute.record and self.device.type == "cuda"
+        if recording and (accelerator.num_processes > 1 or any(stage.parts > 1 for stage in config.stages)):
+            raise ConfigError("compute.record is for one process and batches in one part: set it to false")
+        # A recorded step reads its rate where it was recorded.
+        self.rate = torch.tensor(config.optimizer.rate, device=self.device) if recording else None
+        self.recorded = RecordedStep(lambda *batch: self._update([batch])) if recording else None
         self.model, self.optimizer = accelerator.prepare(self.network, self._optimizer())
         # Losses and gradient norms of the steps since the last log: on the device until somebody looks, then as rows.
         self.waiting: list[tuple[int, Tensor]] = []
@@ -210,19 +227,10 @@ class _Training:
         torch.manual_seed(seed_for(config.seed, "step", step, accelerator.process_index))
         self.progress.rate = config.rate_at(step)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.progress.rate
-        rows = []
+            group["lr"] = self.progress.rate if self.rate is None else self.rate.fill_(self.progress.rate)
         try:
-            for part in range(stage.parts):
-                image, target = (side.contiguous(memory_format=self.layout) for side in next(batches))
-                # Many GPUs exchange gradients after the last part of a batch alone.
-                with accelerator.no_sync(self.model) if part < stage.parts - 1 else nullcontext():
-                    loss = self.loss(self.model, image, target)
-                    accelerator.backward(loss.total / stage.parts)
-                rows.append(torch.stack([loss.total.detach(), *loss.parts.values()]).float())
-            norm = accelerator.clip_grad_norm_(self.model.parameters(), config.clip_norm or float("inf"))
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
+            parts = ([side.contiguous(memory_format=self.layout) for side in next(batches)] for _ in range(stage.parts))
+            row = self._update(parts) if self.recorded is None else self.recorded(*next(parts))
         except torch.OutOfMemoryError as error:
             raise TrainingError(
                 f"out of GPU memory in step {step + 1}, with {stage.batch // stage.parts // accelerator.num_processes} "
@@ -230,9 +238,22 @@ class _Training:
                 'same training, in smaller parts), or lower batch or crop, or take compute.precision = "bf16"'
             ) from error
         self.average.update(step)
-        row = torch.cat((torch.stack(rows).mean(0), norm.detach().float().reshape(1)))
-        self.columns = ["loss", *loss.parts, "gradient_norm"]
         self.waiting.append((step, row))
+
+    def _update(self, parts: Iterable[Sequence[Tensor]]) -> Tensor:
+        """One step of the optimizer; losses and gradient norm, on the device."""
+        accelerator, count, rows = self.accelerator, self.config.stage_at(self.progress.step).parts, []
+        for part, (image, target) in enumerate(parts):
+            # Many GPUs exchange gradients after the last part of a batch alone.
+            with accelerator.no_sync(self.model) if part < count - 1 else nullcontext():
+                loss = self.loss(self.model, image, target)
+                accelerator.backward(loss.total / count)
+            rows.append(torch.stack([loss.total.detach(), *loss.parts.values()]).float())
+        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip_norm or float("inf"))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.columns = ["loss", *loss.parts, "gradient_norm"]
+        return torch.cat((torch.stack(rows).mean(0), norm.detach().float().reshape(1)))
 
     def _look(self) -> None:
         """Bring the losses that wait to the host, means over all processes. Raises `TrainingError` where one is no
@@ -368,7 +389,9 @@ class _Training:
         settings = self.config.optimizer
         kind = torch.optim.AdamW if settings.kind == "adamw" else torch.optim.Adam
         fused = {"fused": True} if self.device.type == "cuda" else {}
-        options = {"lr": settings.rate, "betas": settings.betas, "weight_decay": settings.weight_decay} | fused
+        rate = settings.rate if self.rate is None else self.rate
+        fused |= {"capturable": True} if self.rate is not None else {}
+        options = {"lr": rate, "betas": settings.betas, "weight_decay": settings.weight_decay} | fused
         return kind(self.network.parameters(), **options)
 
     def _not_finite(self, step: int, row: dict[str, float]) -> TrainingError:

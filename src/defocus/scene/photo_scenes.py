@@ -51,7 +51,7 @@ def compose_scene(
     A pure function of its arguments. `prefilter_px` is the σ of a Gaussian that tames photographs that were sharpened.
     """
     random = np.random.default_rng(seed)
-    grid = _pixel_grid(size, int(random.integers(2**31)))
+    grid = pixel_grid(size, int(random.integers(2**31)))
     plain, fine = random.random() < PLAIN, random.random() < FINE
     number = int(random.choice((1, 2, 3), p=(0.3, 0.4, 0.3)) if plain else random.integers(2, MOST_SURFACES + 1))
     inverse = _inverse_depths(number, random)
@@ -86,7 +86,7 @@ def filled_up(stack: SurfaceStack) -> SurfaceStack:
     return SurfaceStack(colour, np.concatenate([stack.opacity, none]), np.concatenate([stack.depth_m, depth]))
 
 
-def _pixel_grid(size: tuple[int, int], seed: int) -> Grid:
+def pixel_grid(size: tuple[int, int], seed: int) -> Grid:
     """A grid whose metres are pixels of the picture."""
     width, height = size
     return Grid(np.arange(width) - (width - 1) / 2.0, (height - 1) / 2.0 - np.arange(height), seed)
@@ -182,15 +182,26 @@ def _edged(field: Plane, random: np.random.Generator, grid: Grid, *, hair: bool 
     at = rim_rows[pick], rim_cols[pick]
     outwards = np.arctan2(down[at], -right[at]) + random.normal(0.0, 0.5, len(pick))
     length, radius = random.uniform(6.0, 30.0, len(pick)), random.uniform(0.3, 0.8, len(pick))
-    x, y = grid.u[at[1]], grid.v[at[0]]
     bend = outwards + random.normal(0.0, 0.4, len(pick))
-    half = 0.55 * length
-    mx, my = x + half * np.cos(outwards), y + half * np.sin(outwards)
-    ends = mx + half * np.cos(bend), my + half * np.sin(bend)
+    turns = [(np.cos(angle), np.sin(angle)) for angle in (outwards, bend)]
+    return np.maximum(opacity, _bent_strokes(grid, (grid.u[at[1]], grid.v[at[0]]), turns, 0.55 * length, radius, 0.4))
+
+
+def _bent_strokes(
+    grid: Grid,
+    start: tuple[np.ndarray, np.ndarray],
+    directions: list[tuple[np.ndarray, np.ndarray]],
+    half: np.ndarray,
+    radius: np.ndarray,
+    tip: float,
+) -> Plane:
+    """Opacity of hairs or blades: each two strokes long, `half` a stroke, in its two directions, down to a `tip` of its
+    radius."""
+    (x, y), ((dx, dy), (ex, ey)) = start, directions
+    mx, my = x + half * dx, y + half * dy
     lower = np.stack([x, y, radius, mx, my, 0.8 * radius], axis=1)
-    upper = np.stack([mx, my, 0.8 * radius, *ends, 0.4 * radius], axis=1)
-    hairs = np.clip(segments(grid, np.concatenate([lower, upper])) + 0.5, 0.0, 1.0)
-    return np.maximum(opacity, hairs)
+    upper = np.stack([mx, my, 0.8 * radius, mx + half * ex, my + half * ey, tip * radius], axis=1)
+    return np.clip(segments(grid, np.concatenate([lower, upper])) + 0.5, 0.0, 1.0)
 
 
 def _figure(grid: Grid, random: np.random.Generator) -> Outline:
@@ -239,9 +250,8 @@ def _fence(grid: Grid, random: np.random.Generator) -> Outline:
 
 
 def _wire(grid: Grid, random: np.random.Generator) -> Outline:
-    return Outline(
-        _edged(wire_mesh(grid, random.uniform(18.0, 90.0), random.uniform(1.0, 6.0)), random, grid, hair=False)
-    )
+    field = wire_mesh(grid, random.uniform(18.0, 90.0), random.uniform(1.0, 6.0))
+    return Outline(_edged(field, random, grid, hair=False))
 
 
 def _word(grid: Grid, random: np.random.Generator) -> Outline:
@@ -261,13 +271,8 @@ def _tuft(grid: Grid, random: np.random.Generator) -> Outline:
     y = -0.52 * len(grid.v) + random.uniform(0.0, 0.15, count) * len(grid.v)
     lean, tall = random.normal(0.0, 0.25, (2, count)), high * random.uniform(0.5, 1.0, count)
     radius = random.uniform(0.4, 2.5) * random.uniform(0.6, 1.3, count)
-    mx, my = x + 0.5 * tall * np.sin(lean[0]), y + 0.5 * tall * np.cos(lean[0])
-    turn = lean[0] + lean[1]
-    lower = np.stack([x, y, radius, mx, my, 0.8 * radius], axis=1)
-    upper = np.stack(
-        [mx, my, 0.8 * radius, mx + 0.5 * tall * np.sin(turn), my + 0.5 * tall * np.cos(turn), 0.2 * radius], 1
-    )
-    return Outline(np.clip(segments(grid, np.concatenate([lower, upper])) + 0.5, 0.0, 1.0))
+    turns = [(np.sin(angle), np.cos(angle)) for angle in (lean[0], lean[0] + lean[1])]
+    return Outline(_bent_strokes(grid, (x, y), turns, 0.5 * tall, radius, 0.2))
 
 
 LARGE_OUTLINES = (_figure, _figure, _card)

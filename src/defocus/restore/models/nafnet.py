@@ -7,6 +7,10 @@ around each place instead (Chu et al., "Improving Image Restoration by Revisitin
 ECCV 2022). Windows are moved in steps of the deepest level's pixels, the attention is computed for each of them, and is
 interpolated between their middles: windows around every pixel would take longer than all the rest on a processor.
 Tiles that begin on this grid have the windows of the whole picture.
+
+With `shuffle` = 2 four neighbouring pixels become channels of one (Shi et al., "Real-Time Single Image and Video
+Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network", CVPR 2016): the full size, where a block
+costs the most memory traffic, has no blocks.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ class NAFNetOptions(Options):
     encoder_blocks: Blocks = Field((1, 1, 1, 28), min_length=1, max_length=6)
     middle_blocks: int = Field(1, ge=0, le=128)
     decoder_blocks: Blocks = Field((1, 1, 1, 1), min_length=1, max_length=6)
+    shuffle: int = Field(1, ge=1, le=4)  # pixels a side that become channels: the first level has this part of the size
     local_pool_px: int | None = Field(None, ge=16)  # while restoring, never while learning; 0, as TOML has no None
 
     @field_validator("local_pool_px", mode="before")
@@ -105,8 +110,8 @@ class Block(nn.Module):
         attention = self.sca(gated)
         if max(attention.shape[-2:]) > 1 and attention.shape != gated.shape:
             attention = F.interpolate(attention, gated.shape[-2:], mode="bilinear")
-        x = x + self.conv3(gated * attention) * self.beta
-        return x + self.conv5(_gate(self.conv4(self.norm2(x)))) * self.gamma
+        x = x + self.conv3(gated * attention) * self.beta.to(x.dtype)  # under autocast, x stays in half precision
+        return x + self.conv5(_gate(self.conv4(self.norm2(x)))) * self.gamma.to(x.dtype)
 
 
 def _gate(x: Tensor) -> Tensor:
@@ -117,15 +122,18 @@ def _gate(x: Tensor) -> Tensor:
 class NAFNet(Network):
     name = "nafnet"
     options: NAFNetOptions
+    block_types = (Block,)
 
     def __init__(self, options: NAFNetOptions) -> None:
         super().__init__(options)
         channels, levels, pixels = options.width, len(options.encoder_blocks), options.local_pool_px
-        self.multiple = self.least = 2**levels
+        self.multiple = self.least = options.shuffle * 2**levels
         # Of the means, at each level: their windows, and the cells between which windows are moved.
+        pixels = None if pixels is None else max(pixels // options.shuffle, 1)
         pools = [(None if pixels is None else max(pixels // 2**k, 1), 2 ** (levels - k)) for k in range(levels + 1)]
-        self.intro = nn.Conv2d(3, channels, 3, padding=1)
-        self.ending = nn.Conv2d(channels, 3, 3, padding=1)
+        colours = 3 * options.shuffle**2
+        self.intro = nn.Conv2d(colours, channels, 3, padding=1)
+        self.ending = nn.Conv2d(channels, colours, 3, padding=1)
         self.encoders, self.downs = nn.ModuleList(), nn.ModuleList()
         self.decoders, self.ups = nn.ModuleList(), nn.ModuleList()
         for count, pool in zip(options.encoder_blocks, pools, strict=False):
@@ -139,7 +147,7 @@ class NAFNet(Network):
             self.decoders.append(nn.Sequential(*(Block(channels, *pool) for _ in range(count))))
 
     def restored(self, image: Float[Tensor, "batch 3 rows cols"]) -> Float[Tensor, "batch 3 rows cols"]:
-        x = self.intro(image)
+        x = self.intro(F.pixel_unshuffle(image, self.options.shuffle))
         skips = []
         for encoder, down in zip(self.encoders, self.downs, strict=True):
             x = encoder(x)
@@ -147,5 +155,5 @@ class NAFNet(Network):
             x = down(x)
         x = self.middle_blks(x)
         for decoder, up in zip(self.decoders, self.ups, strict=True):
-            x = decoder(up(x) + skips.pop())
-        return image + self.ending(x)
+            x = decoder(skips.pop() + up(x))  # in this order the sum has the layout of the skip
+        return image + F.pixel_shuffle(self.ending(x), self.options.shuffle)
