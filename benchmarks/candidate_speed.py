@@ -46,8 +46,7 @@ def measure() -> dict[str, dict[str, Any]]:
         choice = candidates.LensChoice.of(lenses[:LENSES])
         sharp = SourceCache(plan).get(find_sources(plan)["train"][0])
         work = (plan, "train", range(CANDIDATES), sharp, choice)
-        measure_patches, seconds = candidates._measure, {}
-        kept = measure_patches(plan, sharp, [])
+        measure_patches, seconds, kept = candidates._measure, {}, []
         for moment in ("compiling", "all", "keeping", "host"):
             if moment == "keeping":
                 candidates._measure = lambda *own: kept.extend(measure_patches(*own)) or kept  # noqa: B023

@@ -27,7 +27,7 @@ from .lens.prescription import D_LINE_NM, Lens
 from .optics.apertures import solved_if_bare
 from .optics.batch import on_host
 from .optics.paraxial import FirstOrder, ParaxialCamera, filling_pitch, first_order, image_position
-from .optics.pupil import chief_ray, image_radius_of
+from .optics.pupil import chief_ray_at_angle, image_radius_of
 from .optics.rim import Blades, Iris
 from .optics.system import PackedLens, System
 from .point_requests import (
@@ -161,7 +161,7 @@ class Camera(eqx.Module):
 
     def require_imaged(self, depth_m: Float[np.ndarray, "*shape"]) -> None:
         """Raise `DefocusError` where a depth lies within the front focal point, where nothing has an image."""
-        nearest, front = float(np.min(depth_m)), max(float(self.first_order.front_focus) * 1e-3, 0.0)
+        nearest, front = float(np.min(depth_m)), self.first_order.nearest_m
         if not nearest > front:
             raise DefocusError(
                 f"{self.lens.name}: a depth of {nearest:.4g} m lies within its front focal point at {front:.4g} m, "
@@ -174,7 +174,7 @@ class Camera(eqx.Module):
         Raises `TraceError` where no ray of that angle crosses the stop's centre.
         """
         plane = self.sensor_z_mm if self.sensor_shift_mm is None else 0.0  # where heights count
-        chief = _angle_chief_ray(self.optics.system, math.radians(abs(angle_deg)), plane)
+        chief = chief_ray_at_angle(self.optics.system, math.radians(abs(angle_deg)), plane)
         if not bool(chief.found):
             raise TraceError(
                 f"{self.lens.name}: no chief ray of {angle_deg:g}°: the widest comes from "
@@ -233,7 +233,7 @@ class Camera(eqx.Module):
         value = check_number("focus distance", focus_m, "m", "a positive number or inf")
         optics = None if value is None else concrete(self.optics)
         if value is not None and optics is not None:
-            front = max(float(_first_order(optics).front_focus) * 1e-3, 0.0)
+            front = _first_order(optics).nearest_m
             if not value > front:
                 raise DefocusError(
                     f"{self.lens.name}: a focus distance of {value:g} m lies within its front focal point at "
@@ -543,8 +543,3 @@ def _sensor_z(system: System, focus: Float[Array, ""]) -> Float[Array, ""]:
     from .psf.poses import focused_sensor
 
     return focused_sensor(system, first_order(system), focus)
-
-
-@jax.jit
-def _angle_chief_ray(system: System, angle: Float[Array, ""], plane: Float[Array, ""]) -> Any:
-    return chief_ray(system, angle, "angle", plane)

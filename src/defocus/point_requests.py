@@ -72,10 +72,9 @@ def trace_points(
         return TracedRequests(requests, bands, ENGINE_METHODS[method], depth_series=depth_series, few=few, size=size)
     from .psf.comparison import ComparisonRequests
 
-    fronts = [max(float(camera.first_order.front_focus) * 1e-3, 0.0) for camera in cameras]
     blur = [
-        float(camera.circle_of_confusion_px(depth)) if depth > front else math.nan
-        for camera, depth, front in zip(cameras, depth_m, fronts, strict=True)
+        float(camera.circle_of_confusion_px(depth)) if depth > camera.first_order.nearest_m else math.nan
+        for camera, depth in zip(cameras, depth_m, strict=True)
     ]
     return ComparisonRequests(requests, bands, method, blur)
 

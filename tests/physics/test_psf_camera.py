@@ -22,11 +22,12 @@ from defocus.optics.reference_sphere import signed_area
 from defocus.optics.system import common_bucket
 from defocus.optics.wavefront import PupilRays
 from defocus.point_requests import make_requests
+from defocus.psf import poses
 from defocus.psf.agreement import Agreement, compare_psfs
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.method import PsfMethod
-from defocus.psf.poses import pose_shapes, system_shapes, systems_of
+from defocus.psf.poses import PoseCache, pose_shapes, system_shapes, systems_of
 from defocus.psf.pupil_function import pupil_shapes
 from defocus.psf.simple import disk, disk_outside
 from defocus.psf.wavefronts import wavefront_blocks, wavefront_on_sphere
@@ -210,6 +211,21 @@ def test_programs_are_compiled_ahead_for_the_shapes_that_come(summicron: Lens) -
         assert jax.tree.structure(arrays) == jax.tree.structure(shapes)
         for array, shape in zip(jax.tree.leaves(arrays), jax.tree.leaves(shapes), strict=True):
             assert (array.shape, array.dtype) == (shape.shape, shape.dtype)
+
+
+def test_poses_are_found_once_for_several_depths(summicron: Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another depth takes the poses of the first; another field does not."""
+    counts: list[int] = []
+    find = poses.find_poses
+    monkeypatch.setattr(poses, "find_poses", lambda *args: counts.append(int(args[-1])) or find(*args))
+    camera, cache, bands = Camera(summicron, focus_m=2.0), PoseCache(), parse_bands("d")
+    for depths, fields in (([2.0], [(0.0, 0.4)]), ([3.0, 4.0, 3.0], [(0.0, 0.4), (0.3, 0.4), (0.4, 0.0)])):
+        requests = make_requests([camera] * len(depths), depths, fields)
+        cached = TracedRequests(requests, bands, poses=cache).psfs(32, PsfOptions())
+    assert counts == [1, 1]  # the third field is as far from the axis as the first
+    alone = TracedRequests(requests, bands).psfs(32, PsfOptions())
+    assert cached.ok.all()
+    assert np.array_equal(cached.psf, alone.psf)
 
 
 def test_a_disc_without_end_is_flat() -> None:

@@ -9,7 +9,15 @@ import pytest
 from scipy.signal import fftconvolve
 
 from defocus.errors import DefocusError
-from defocus.render.composite import composite, convolve, render_far_to_near, render_layers, require_kernel
+from defocus.render.composite import (
+    Canvas,
+    composite,
+    convolve,
+    extend,
+    render_far_to_near,
+    render_layers,
+    require_kernel,
+)
 from defocus.scene.front_and_back import Surfaces, find_surfaces
 from defocus.scene.layers import Layers, cut_layers, quantise
 
@@ -45,6 +53,23 @@ def test_convolution_is_a_plain_sum_over_the_reflected_picture(texture: np.ndarr
     expected = np.stack([fftconvolve(wide[..., k].astype(np.float64), psf[k]) for k in range(3)], -1)
     found = np.asarray(convolve(jnp.asarray(texture), jnp.asarray(psf)))
     np.testing.assert_allclose(found, expected[first : first + ROWS, first : first + COLS], atol=2e-6)
+
+
+def test_layers_that_hold_nothing_are_left_out_without_a_trace(texture: np.ndarray) -> None:
+    """Against adding all layers one by one, alone and in a batch whose pictures have different ones."""
+    pictures = []
+    for coc in (STEPS, SLANT):
+        layers = layers_of(coc)
+        assert not np.asarray(layers.used).all()
+        surfaces, psfs = find_surfaces(jnp.asarray(texture), jnp.asarray(coc), layers), disks(layers.coc_px)
+        wide = jax.tree.map(lambda leaf, size=psfs.shape[-1]: extend(leaf, size), surfaces)
+        canvas = Canvas.empty(coc.shape, bands=psfs.shape[1], parts=1)
+        for index in reversed(range(LAYERS)):
+            canvas = canvas.with_layer(wide, jnp.float32(index), psfs[index], layers.coc_px[index])
+        np.testing.assert_allclose(composite(surfaces, psfs, layers.coc_px), canvas.picture, atol=1e-6)
+        pictures.append((surfaces, psfs, layers.coc_px, canvas.picture))
+    *batch, expected = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pictures)
+    np.testing.assert_allclose(jax.vmap(composite)(*batch), expected, atol=1e-6)
 
 
 def test_uniform_scenes_stay_uniform() -> None:

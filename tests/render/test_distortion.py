@@ -11,9 +11,9 @@ import pytest
 from scipy.ndimage import map_coordinates
 
 from defocus import Camera
-from defocus.camera import _angle_chief_ray
 from defocus.errors import DefocusError
 from defocus.lens import load_lens
+from defocus.optics.pupil import chief_ray_at_angle
 from defocus.psf.bands import parse_bands
 from defocus.render.distortion import colours_aside, find_distortion, find_drawing
 
@@ -103,7 +103,7 @@ def test_colours_are_drawn_where_their_own_chief_rays_land() -> None:
     for x, y in ((40, 20), (75, -45), (100, 0)):
         (angle,), _ = camera.chief_rays(np.array([math.hypot(x, y) * pitch / float(camera.image_radius_mm)]))
         systems = [eqx.tree_at(lambda s: s.index, camera.optics.system, index) for index in indices]
-        red, _, blue = (float(_angle_chief_ray(s, float(angle), sensor).image_height) for s in systems)
+        red, _, blue = (float(chief_ray_at_angle(s, float(angle), sensor).image_height) for s in systems)
         vector = (aside[0] - aside[2])[:, HEIGHT // 2 + y, WIDTH // 2 + x]
         expected = (red - blue) / pitch * np.array([x, y]) / math.hypot(x, y)
         assert np.abs(vector - expected).max() < 2e-3

@@ -145,6 +145,16 @@ def test_pairs_of_a_cluster_are_the_same_bytes(
     assert [name for name in expected if actual[name] != expected[name]] == []
 
 
+@pytest.mark.parametrize("pairs", [1, 128, 3000, 40_000])
+def test_tasks_are_large_in_the_middle(pairs: int) -> None:
+    sizes = tasks.task_sizes(pairs, 512)
+    assert sizes[0] == sizes[-1] == 128  # one that compiles, and some that end together
+    assert pairs <= sum(sizes) < pairs + 128
+    assert max(sizes) == {1: 128, 128: 128, 3000: 128, 40_000: 512}[pairs]
+    assert tasks.task_sizes(20, 8) == [8, 8, 8]
+    assert tasks.task_sizes(0, 512) == []
+
+
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"Ray engine needs the extra \[ray\]"):

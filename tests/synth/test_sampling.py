@@ -21,6 +21,7 @@ from defocus.photo.isp import SensorColour
 from defocus.synth import focus_draws
 from defocus.synth.candidates import LensChoice, candidate_numbers, draw_candidates
 from defocus.synth.check import draw_blur
+from defocus.synth.focus_draws import FocusDistribution
 from defocus.synth.lens_pool import LensPool, PoolLens, divide, find_lenses, safe_lenses
 from defocus.synth.patches import Place, cut_patch, fitting_place, sharpest, sharpness
 from defocus.synth.plan import Augment, Focus, Plan, make_plan, plan_template
@@ -103,7 +104,7 @@ def test_the_filter_is_the_worst_over_all_focus_distances_and_depths(pool: LensP
     deciders: Counter[tuple[bool, bool, bool]] = Counter()
     for near, far in ((0.1, 0.13), (0.5, 0.52), (0.4, 3.0), (1.0, 2.0), (2.0, 40.0), (3.0, 3.0), (10.0, 250.0)):
         depths = np.geomspace(near, far, 500)
-        reach = focus_draws.reach(clusters(depths, plan.focus), plan.focus)
+        reach = FocusDistribution.of(clusters(depths, plan.focus), plan.focus).reach_m
         safe_rows = safe_lenses(choice.table.filled(diagonal), plan, (near, far), reach)
         at = 1.0 / np.linspace(1.0 / near, 1.0 / far, 41)[:, None]
         focus = 1.0 / np.linspace(1.0 / reach[0], 1.0 / reach[1], 41)[None, :]
@@ -124,8 +125,9 @@ def test_every_focus_distance_lies_within_the_reach() -> None:
     for plan in (Focus(), Focus(cluster=0.05, ends=0.5)):
         for depths in _patches(300):
             places = clusters(depths, plan)
-            near, far = focus_draws.reach(places, plan)
-            drawn = [focus_draws.draw_focus(places, plan, random) for _ in range(10)]
+            focus = FocusDistribution.of(places, plan)
+            near, far = focus.reach_m
+            drawn = focus.distances_m(random.random((10, 2))).tolist()
             assert near - 1e-9 <= min(drawn)
             assert max(drawn) <= far + 1e-9
             assert 0.2 - 1e-12 <= near <= far <= 250.0 + 1e-9
@@ -178,7 +180,7 @@ def test_focus_distances_of_thousands_of_patches() -> None:
     lean, offsets, inner_ranks = [], [], []
     for depths in _patches(4000):
         places = clusters(depths, Focus())
-        drawn = focus_draws.draw_focus(places, Focus(), random)
+        (drawn,) = FocusDistribution.of(places, Focus()).distances_m(random.random((1, 2)))
         assert 0.2 - 1e-12 <= drawn <= 250.0 + 1e-9
         t = float(_t(drawn))
         if len(places) <= 2:
@@ -316,7 +318,7 @@ def test_lenses_are_drawn_evenly_from_the_safe_ones(pool: LensPool, photograph: 
     )
     plan = make_plan(SMALL)
     drawn = _drawn(plan, flat, pool, 400)
-    reach = focus_draws.reach(clusters(np.array([2.0]), plan.focus), plan.focus)
+    reach = FocusDistribution.of(clusters(np.array([2.0]), plan.focus), plan.focus).reach_m
     table = LensChoice.of(list(pool.lenses.values())).table
     safe = safe_lenses(table.filled(math.hypot(80, 120)), plan, (2.0, 2.0), reach)
     names = [name for name, ok in zip(pool.lenses, safe, strict=True) if ok]

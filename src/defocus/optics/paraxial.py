@@ -56,6 +56,11 @@ class FirstOrder(eqx.Module):
         return self.entrance_pupil - self.front_focal_distance
 
     @property
+    def nearest_m(self) -> float:
+        """Depth (m) beyond which points have an image: that of the front focal point, 0 where all have one."""
+        return max(float(self.front_focus) * 1e-3, 0.0)
+
+    @property
     def inverse_pupil_magnification(self) -> Any:
         """Size of the entrance pupil over that of the exit pupil, zero for an exit pupil at infinity."""
         return self.focal_length / (self.back_focal_distance - self.exit_pupil)

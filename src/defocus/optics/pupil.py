@@ -75,8 +75,10 @@ def chief_ray(
         lives = forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
         return backwards, forwards, height, angle, lives
 
-    def narrow(_: Int[Array, ""], state: _Search) -> _Search:
-        p = state.low + (state.high - state.low) * jnp.linspace(0.0, 1.0, SCAN)
+    def narrow(_: Int[Array, ""], state: tuple[Array, Array, ChiefRay]) -> tuple[Array, Array, ChiefRay]:
+        """A narrower bracket of p, and the ray at its lower end, in the frames of the halves."""
+        low, high, last = state
+        p = low + (high - low) * jnp.linspace(0.0, 1.0, SCAN)
         backwards, forwards, heights, angles, lives = ray(p, fixed_halves, fixed_z)
         # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
         values = jnp.where(by_angle, angles, jnp.abs(heights))
@@ -85,25 +87,19 @@ def chief_ray(
         # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
         upper = jnp.where(jnp.any(reached), jnp.argmax(reached), jnp.minimum(jnp.sum(lives), SCAN - 1))
         lower = jnp.maximum(upper - 1, 0)
-        return _Search(
-            low=p[lower],
-            high=p[upper],
-            position=backwards.position[:, lower],
-            direction=backwards.direction[:, lower],
-            image_height=heights[lower],
-            image_slope=forwards.direction[1, lower] / forwards.direction[2, lower],
-            angle=angles[lower],
-            lives=lives[lower],
-            reach=jnp.maximum(state.reach, jnp.max(jnp.where(lives, values, 0.0))),
-        )
+        reach = jnp.maximum(last.reach, jnp.max(jnp.where(lives, values, 0.0)))
+        slopes = forwards.direction[1] / forwards.direction[2]
+        every = (backwards.position, backwards.direction, heights, slopes, angles, lives)
+        position, direction, height, slope, angle, alive = (one[..., lower] for one in every)
+        return p[lower], p[upper], ChiefRay(position, direction, height, slope, angle, alive, reach)
 
     zero = jnp.zeros(())
-    start = _Search(zero, limit, jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
-    end = jax.lax.fori_loop(0, ROUNDS, narrow, start)
+    blank = ChiefRay(jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
+    p, _, end = jax.lax.fori_loop(0, ROUNDS, narrow, (zero, limit, blank))
     if derivative:
         # One Newton step in p, of length zero, gives the ray the derivative of the implicit function theorem:
         # at a fixed height or angle p follows the lens.
-        p = jax.lax.stop_gradient(end.low)
+        p = jax.lax.stop_gradient(p)
 
         def ray_at(p: Float[Array, ""]) -> tuple[Array, ...]:
             backwards, forwards, height, angle, _ = ray(p[None], halves, image_z)
@@ -117,8 +113,8 @@ def chief_ray(
         rate = jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
         error = value - target
         step = -(error - jax.lax.stop_gradient(error)) / rate
-        position, direction, height, slope, angle = (v + r * step for v, r in zip(values, rates, strict=True))
-        end = _Search(end.low, end.high, position, direction, height, slope, angle, end.lives, end.reach)
+        exact = tuple(v + r * step for v, r in zip(values, rates, strict=True))
+        end = eqx.tree_at(lambda r: (r.position, r.direction, r.image_height, r.image_slope, r.angle), end, exact)
     side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
     value = jnp.where(by_angle, end.angle, jnp.abs(end.image_height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes
@@ -130,7 +126,7 @@ def chief_ray(
         image_height=jnp.abs(end.image_height),
         image_slope=side * end.image_slope,
         angle=end.angle,
-        found=end.lives & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
+        found=end.found & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
         reach=end.reach,
     )
 
@@ -139,20 +135,6 @@ def axial_ray() -> ChiefRay:
     """The chief ray of a point on the axis: the axis."""
     zero = jnp.zeros(())
     return ChiefRay(jnp.zeros(3), jnp.array([0.0, 0.0, 1.0]), zero, zero, zero, jnp.ones((), bool), zero)
-
-
-class _Search(eqx.Module):
-    """A bracket of p, and the ray at its lower end."""
-
-    low: Float[Array, ""]
-    high: Float[Array, ""]
-    position: Float[Array, "3"]
-    direction: Float[Array, "3"]
-    image_height: Float[Array, ""]
-    image_slope: Float[Array, ""]
-    angle: Float[Array, ""]
-    lives: Bool[Array, ""]
-    reach: Float[Array, ""]
 
 
 def _from_stop(sine: Float[Array, " rays"]) -> Rays:
@@ -333,8 +315,9 @@ def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""
 
 
 @jax.jit
-def _chief_at_angle(system: System, angle: Float[Array, ""]) -> ChiefRay:
-    return chief_ray(system, angle, "angle")
+def chief_ray_at_angle(system: System, angle: Float[Array, ""], image_z: Float[Array, ""] | float = 0.0) -> ChiefRay:
+    """`chief_ray` by an angle (radians), compiled."""
+    return chief_ray(system, angle, "angle", image_z)
 
 
 def image_radius_of(lens: Lens, system: System) -> float:
@@ -353,7 +336,7 @@ def image_radius_of(lens: Lens, system: System) -> float:
         data = first_order(system)
         from_focus = lens.object_distance + float(data.front_focal_distance)
         return abs(radius * float(data.focal_length) / from_focus)
-    chief = _chief_at_angle(system, jnp.array(math.radians(radius)))
+    chief = chief_ray_at_angle(system, jnp.array(math.radians(radius)))
     if not bool(chief.found):
         raise TraceError(
             f"{lens.name}: no ray of the outermost field, {radius:.4g}°, crosses the stop's centre; "

@@ -33,7 +33,7 @@ from .bands import Bands
 from .depth_series import series_blocks
 from .method import WAVE, PsfMethod, SampleCount
 from .pixel_integral import is_cheaper
-from .poses import Points, Requests, find_pose
+from .poses import Points, PoseCache, Requests, find_pose
 from .propagate import Intensity, intensity, intensity_batch, pupil_light
 from .propagation_plan import (
     OF_PIXELS,
@@ -196,12 +196,13 @@ class TracedRequests:
         depth_series: bool = False,
         few: bool = False,
         size: int | None = None,
+        poses: PoseCache | None = None,
     ) -> None:
         """With a `size`, a GPU takes larger batches of many requests, and meanwhile compiles the programs of PSFs in
-        windows of so many pixels; `few` as for `wavefront_blocks`."""
+        windows of so many pixels; `few` and `poses` as for `wavefront_blocks`."""
         self.requests, self.bands, self.method = requests, bands, method
         many = size is not None and len(requests) >= MANY and method is WAVE
-        blocks_of = series_blocks if depth_series else partial(wavefront_blocks, few=few, many=many)
+        blocks_of = series_blocks if depth_series else partial(wavefront_blocks, few=few, many=many, poses=poses)
         if many and size is not None and backend_kind() == "gpu" and not depth_series:
             compile_ahead([*compile_many(requests, bands, method.wavefront), *compile_window(size)])
         self.blocks = list(blocks_of(requests, bands, method.wavefront))

@@ -30,6 +30,7 @@ from ..optics.trace import trace
 from ..stored_program import StoredProgram, shape_of
 
 Number = Float[Any, "*rows"]
+PoseKey = tuple[int, float, float, float | None]  # identity of the lens, height, focus and shift
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
 MANY_AT_ONCE = 1024  # where there are many; as long for each as in smaller batches
 
@@ -174,29 +175,53 @@ def pose_shapes(rows: int) -> Pose:
     return jax.eval_shape(example)
 
 
+class PoseCache:
+    """Poses on the host, for requests that are traced again at other depths; keeps the lenses that it knows."""
+
+    def __init__(self) -> None:
+        self.poses: Pose | None = None  # rows of numpy
+        self.row_of: dict[PoseKey, int] = {}
+        self._lenses: dict[int, PackedLens] = {}
+
+    def key(self, requests: Requests, row: int) -> PoseKey:
+        """What the pose of a request is found by."""
+        lens, points = requests.lenses[requests.lens[row]], requests.points
+        self._lenses[id(lens)] = lens  # no other lens has its identity while it is here
+        shift = float(points.shift[row])
+        return id(lens), float(points.height[row]), float(points.focus[row]), None if math.isnan(shift) else shift
+
+    def add(self, blocks: list[Pose]) -> None:
+        """Rows behind those that are here."""
+        parts = blocks if self.poses is None else [self.poses, *blocks]
+        self.poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
 def poses_of(
-    requests: Requests, rows: Sequence[int], bucket: Bucket, kind: str, *, few: bool = False, many: bool = False
+    requests: Requests,
+    rows: Sequence[int],
+    bucket: Bucket,
+    kind: str,
+    *,
+    few: bool = False,
+    many: bool = False,
+    cache: PoseCache | None = None,
 ) -> Callable[[Sequence[int]], Pose]:
     """The poses of `rows`, as a function of row numbers; equal ones are found once, and wait on the host.
 
-    `few` takes a program that compiles fast and runs slowly, `many` one for more of them at once.
+    `few` takes a program that compiles fast and runs slowly, `many` one for more of them at once. What the `cache`
+    holds is not found again.
     """
+    cache = PoseCache() if cache is None else cache
+    begin = 0 if cache.poses is None else len(cache.poses.sensor_z)
     points = requests.points
-    numbers: dict[tuple[int, float, float, float | None], int] = {}
     own: dict[int, int] = {}
-    first: list[int] = []  # a row that has each of the poses
+    first: list[int] = []  # a row that has each of the poses to be found
     for row in rows:
-        shift = float(points.shift[row])
-        key = (
-            int(requests.lens[row]),
-            float(points.height[row]),
-            float(points.focus[row]),
-            None if math.isnan(shift) else shift,
-        )
-        if key not in numbers:
-            numbers[key] = len(first)
+        key = cache.key(requests, row)
+        if key not in cache.row_of:
+            cache.row_of[key] = begin + len(first)
             first.append(row)
-        own[row] = numbers[key]
+        own[row] = cache.row_of[key]
     blocks = []
     size = MANY_AT_ONCE if many else AT_ONCE[kind]
     for start in range(0, len(first), size):
@@ -206,7 +231,9 @@ def poses_of(
         at = points.take(padded)
         find = find_few_poses if few else find_poses
         blocks.append(find(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
-    poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(blocks))
+    if blocks:
+        cache.add(jax.device_get(blocks))
+    poses = cache.poses
     return lambda chosen: jax.tree.map(lambda leaf: leaf[[own[row] for row in chosen]], poses)
 
 

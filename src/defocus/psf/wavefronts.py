@@ -22,10 +22,21 @@ from ..optics.batch import over_lenses
 from ..optics.paraxial import image_position
 from ..optics.pupil import vergence_of
 from ..optics.system import Bucket, System, bucket_of, common_bucket
+from ..optics.trace import BLOCK as SURFACE_BLOCK
 from ..optics.wavefront import Strength, Wavefront, energy_strength, find_wavefront
 from ..stored_program import StoredProgram, shape_of, stored_program
 from .bands import Bands
-from .poses import Points, Pose, Requests, compile_many_poses, pose_shapes, poses_of, system_shapes, systems_of
+from .poses import (
+    Points,
+    Pose,
+    PoseCache,
+    Requests,
+    compile_many_poses,
+    pose_shapes,
+    poses_of,
+    system_shapes,
+    systems_of,
+)
 from .pupil_function import PupilFunction, turn
 from .sampling import paper_bound
 
@@ -108,8 +119,9 @@ def wavefront_blocks(
     *,
     few: bool = False,
     many: bool = False,
+    poses: PoseCache | None = None,
 ) -> Iterator[WavefrontBlock]:
-    """The wavefronts of all requests, a few thousand at a time.
+    """The wavefronts of all requests, a few thousand at a time; `poses` that were found before are taken from there.
 
     On a processor, `few` takes programs that compile fast and run slowly; on a GPU, `many` takes larger batches. That
     is not decided by the number of requests here: equal requests shall have equal bits in batches of any size.
@@ -123,7 +135,7 @@ def wavefront_blocks(
     places: list[int] = []
     batches: list[Wavefronts] = []
     for bucket, members in _groups(requests, kind):
-        poses = poses_of(requests, members, bucket, kind, few=few, many=many)
+        pose_of = poses_of(requests, members, bucket, kind, few=few, many=many, cache=poses)
         size = _many_at_once(len(waves)) if many else AT_ONCE[kind]
         # A large batch is a block: joining it to others would make blocks of several sizes.
         full = size if many else BLOCK[kind]
@@ -132,7 +144,7 @@ def wavefront_blocks(
             padded = part + part[-1:] * (size - len(part))
             different, which = np.unique(requests.lens[padded], return_inverse=True)
             index = np.stack([requests.lenses[k].indices(computed, bucket.surfaces) for k in different])
-            stand = poses(padded)
+            stand = pose_of(padded)
             found = wavefront_program(find, few)(
                 systems_of(requests, padded, bucket),
                 index[which],
@@ -204,10 +216,10 @@ def _groups(requests: Requests, kind: str) -> list[tuple[Bucket, list[int]]]:
     return [(shape, sorted(range(len(requests)), key=lambda row: effort[requests.lens[row]]))]
 
 
-def _effort(lens: Lens) -> tuple[int, int, int]:
-    """Lenses next to each other in this order share surfaces and the places of their aspheres."""
+def _effort(lens: Lens) -> tuple[int, ...]:
+    """Lenses next to each other in this order share blocks of surfaces and the places of their aspheres."""
     aspheres = [i for i, surface in enumerate(lens.surfaces) if surface.aspheric]
-    return len(aspheres), len(lens.surfaces), aspheres[0] if aspheres else 0
+    return bool(aspheres), -(-len(lens.surfaces) // SURFACE_BLOCK), *aspheres
 
 
 def _joined(batches: list[Wavefronts]) -> Wavefronts:

@@ -37,6 +37,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int, Shaped
 from scipy.fft import next_fast_len
 
 from ..errors import DefocusError
+from ..optics.batch import any_lens
 from ..scene.front_and_back import Surfaces, find_surfaces
 from ..scene.layers import Layers
 
@@ -166,6 +167,12 @@ class Canvas(eqx.Module):
         return jnp.moveaxis(self.light / jnp.maximum(self.seen, 1e-6), -3, -1)
 
 
+def _is_held(surfaces: Surfaces, index: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether any pixel has a share in a layer, by its front or its back."""
+    front = (surfaces.opacity > 0.0) & (jnp.abs(surfaces.front_position - index) < 1.0)
+    return jnp.any(front | (surfaces.has_back & (jnp.abs(surfaces.back_position - index) < 1.0)))
+
+
 @partial(jax.jit, static_argnames="parts")
 def composite(
     surfaces: Surfaces,
@@ -185,7 +192,10 @@ def composite(
     def add(
         canvas: Canvas, layer: tuple[Float[Array, ""], Float[Array, "bands size size"], Float[Array, ""]]
     ) -> tuple[Canvas, None]:
-        return canvas.with_layer(wide, *layer), None
+        # Many layers hold nothing, and add nothing: their transforms of zeros are left out.
+        return jax.lax.cond(
+            any_lens(_is_held(surfaces, layer[0])), lambda: canvas.with_layer(wide, *layer), lambda: canvas
+        ), None
 
     start = Canvas.empty(surfaces.opacity.shape, bands=bands, parts=parts)
     index = jnp.arange(layers, dtype=jnp.float32)

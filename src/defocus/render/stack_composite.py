@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..optics.batch import any_lens
 from ..scene.surface_stack import StackLayers, SurfaceStack
 from .composite import extend, transform, transform_length, valid_part
 
@@ -36,6 +37,12 @@ def composite_stack(
     wide = jax.vmap(lambda own: jax.tree.map(lambda leaf: extend(leaf, size), own))(maps)
 
     def add(canvas: _Canvas, layer: tuple[Array, Array, Array]) -> tuple[_Canvas, None]:
+        index, surface, _ = layer
+        own = (stack.opacity[surface] > 0.0) & (jnp.abs(layers.position[surface] - index) < 1.0)
+        # Many layers hold nothing, and add nothing: their transforms of zeros are left out.
+        return jax.lax.cond(any_lens(jnp.any(own)), with_layer, lambda canvas, _: canvas, canvas, layer), None
+
+    def with_layer(canvas: _Canvas, layer: tuple[Array, Array, Array]) -> _Canvas:
         light, before, room, cover, last = canvas
         index, surface, psf = layer
         colour, opacity, position = jax.tree.map(lambda leaf: leaf[surface], wide)
@@ -50,7 +57,7 @@ def composite_stack(
         cover = jnp.where(behind, 0.0, cover)
         part = pupil_share(own_cover, cover)
         share = room * part
-        return (light + share * own_light, before + share * own_cover, room, cover + part * own_cover, surface), None
+        return light + share * own_light, before + share * own_cover, room, cover + part * own_cover, surface
 
     plane = jnp.zeros((bands, rows, cols), jnp.float32)
     start = jnp.zeros((3, rows, cols), jnp.float32), plane, plane + 1.0, plane, layers.surface[-1]

@@ -105,8 +105,6 @@ def _patches(plan: Plan, sharp: Sharp, choice: LensChoice, placements: dict[int,
 
 def _measure(plan: Plan, sharp: Sharp, placements: Sequence[Placement]) -> list[PatchMeasures]:
     """A processor takes one patch after the other, a GPU many; neither result depends on the others."""
-    if not placements:
-        return []
     linear, depth = jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m)
     options = {
         "size": plan.patch.size,

@@ -13,6 +13,7 @@ from ..errors import DefocusError, PlanError
 from ..files.pair_folders import PLANES
 from .candidates import LensChoice, draw_candidates
 from .lens_pool import LensPool, find_lenses
+from .metadata import largest_blur_px
 from .plan import Plan, PlanLike, SplitName, as_plan
 from .sources import SourceName, find_sources, missing_depths, read_source
 
@@ -105,7 +106,7 @@ def draw_blur(
         progress("drawing candidates", number / len(some))
         numbers = range(number * DRAWN_PATCHES, (number + 1) * DRAWN_PATCHES)
         outcomes = draw_candidates(plan, split, numbers, read_source(source, plan), choice)
-        blur += [max(map(abs, outcome.record["coc_px"])) for outcome in outcomes if outcome.record is not None]
+        blur += [largest_blur_px(outcome.record) for outcome in outcomes if outcome.record is not None]
     return tuple(blur), len(some) * DRAWN_PATCHES - len(blur)
 
 

@@ -88,16 +88,6 @@ class FocusDistribution:
         return from_t(np.clip(t, *_range(self.plan)), self.plan)
 
 
-def reach(places: Float[np.ndarray, " k"], plan: Focus) -> tuple[float, float]:
-    """The nearest and the farthest distance (m) that may be drawn."""
-    return FocusDistribution.of(places, plan).reach_m
-
-
-def draw_focus(places: Float[np.ndarray, " k"], plan: Focus, random: np.random.Generator) -> float:
-    """A focus distance in metres."""
-    return float(FocusDistribution.of(places, plan).distances_m(random.random((1, 2)))[0])
-
-
 def stack_distances(plan: Plan, depth_m: tuple[float, float]) -> tuple[float, ...]:
     """Focus distances (m) of a patch's focal stack, the nearest first: those of the plan, or from its nearest depth to
     its farthest in even steps of 1/d, which are steps of equal blur."""

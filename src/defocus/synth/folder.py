@@ -18,7 +18,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,9 @@ def prepare_folder(target: str | Path, ledger: Path | None = None) -> tuple[Stor
     Raises `OwnershipError` for a folder that holds other things than a data set.
     """
     store = open_store(target)
-    if store.folder is None:
-        if ledger is None:
-            raise DatasetError(
-                "not a folder of this machine: say where the ledger is to be kept (--ledger)", file=store.root
-            )
-        file = ledger
-    else:
-        file = ledger or store.folder / LEDGER
+    if store.folder is None and ledger is None:
+        raise DatasetError("not a folder of this machine: say where to keep the ledger (--ledger)", file=store.root)
+    file = ledger or Path(store.root) / LEDGER
     if read_mark(store) is None:
         fits = _fits_unmarked(store, file)
         if fits:
@@ -227,9 +222,7 @@ class Lead:
     def write_task(self, task: str, outcomes: Iterable[Outcome], seconds: dict[str, float]) -> None:
         """Write down a task whose pictures are written next, while this start has the lead."""
         self.require()
-        keys = [one.name for one in fields(Outcome)]
-        lines = [{key: getattr(outcome, key) for key in keys} for outcome in outcomes]
-        content: dict[str, Any] = {"task": task, "outcomes": lines, "seconds": seconds}
+        content: dict[str, Any] = {"task": task, "outcomes": [*map(asdict, outcomes)], "seconds": seconds}
         content |= {"replans": self.replans} if self.replans else {}
         self.store.write(self.task_path(task), json.dumps(content).encode())
 

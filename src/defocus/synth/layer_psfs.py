@@ -23,6 +23,7 @@ from ..psf.comparison import ComparisonRequests
 from ..psf.engine import FittedPsf, PsfOptions, Side, TracedRequests
 from ..psf.method import WAVE, Method
 from ..psf.paper import PAPER
+from ..psf.poses import PoseCache
 from ..psf.sampling import SAMPLE_BUCKETS
 from ..psf.window import points_per_pixel
 from ..render.composite import embedded
@@ -87,15 +88,18 @@ class PatchPsfs:
 
 
 def find_layer_psfs(
-    plan: Plan, blurs: Sequence[LayerBlur], sides: Sequence[Side | None] = (None,)
+    plan: Plan, blurs: Sequence[LayerBlur], sides: Sequence[Side | None] = (None,), poses: PoseCache | None = None
 ) -> dict[Side | None, list[PatchPsfs]]:
-    """For every patch the PSFs of the layers that have pixels, through the whole lens or its halves."""
+    """For every patch the PSFs of the layers that have pixels, through the whole lens or its halves.
+
+    `poses` are those of the same cameras and fields, as far as they were found before.
+    """
     bands, kernel = picture_bands(plan.psf.bands), plan.patch.kernel
     patches: dict[Side | None, list[PatchPsfs]] = {side: [PatchPsfs(bands, kernel) for _ in blurs] for side in sides}
     rows = [(p, int(k)) for p, blur in enumerate(blurs) for k in np.flatnonzero(blur.used)]
     if not rows:
         return patches
-    traced = _trace(plan, blurs, rows)
+    traced = _trace(plan, blurs, rows, poses)
     radii = [float(blurs[p].coc_px[k]) for p, k in rows]
     for side, own in patches.items():
         # The paper computes every PSF in the whole kernel; its samples, not its window, tell what is dark.
@@ -121,7 +125,9 @@ def compile_psfs(plan: Plan) -> None:
         list(pool.map(lambda window: traced.psfs(window, options, points=points_per_pixel(window)), windows))
 
 
-def find_offsets(plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera]) -> list[tuple[float, float] | None]:
+def find_offsets(
+    plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera], poses: PoseCache | None = None
+) -> list[tuple[float, float] | None]:
     """By how many pixels, to the right and down, each lens moves what is in focus; None where there is no PSF.
 
     Coma throws the light to one side of the chief ray, by half a pixel where it is strong. What counts is where the
@@ -134,16 +140,16 @@ def find_offsets(plan: Plan, recipes: Sequence[Recipe], cameras: Sequence[Camera
         LayerBlur(recipe, camera, np.zeros(1), np.array([recipe.focus_m]), np.ones(1, bool))
         for recipe, camera in zip(recipes, cameras, strict=True)
     ]
-    traced = _trace(plan, blurs, [(p, 0) for p in range(len(blurs))])
+    traced = _trace(plan, blurs, [(p, 0) for p in range(len(blurs))], poses)
     fitted = traced.fitted_psfs([0.0] * len(blurs), plan.patch.kernel, _options(plan), least_px=OFFSET_WINDOW)
-    return [None if psf.array is None else _highest(psf.array.mean(0)) for psf in fitted]
+    return [None if psf.array is None else highest(psf.array.mean(0)) for psf in fitted]
 
 
 def _options(plan: Plan, side: Side | None = None) -> PsfOptions:
     return PsfOptions(side=side, exact=plan.psf.exact, coarse=not plan.psf.exact)
 
 
-def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
+def highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
     """Where a smoothed PSF is highest, to the right of and below its middle: a parabola through the logarithms."""
     from scipy.ndimage import gaussian_filter  # slow to import
 
@@ -159,7 +165,9 @@ def _highest(psf: Float[np.ndarray, "size size"]) -> tuple[float, float]:
     return round(float(right), 3), round(float(down), 3)  # nobody sees less than a thousandth
 
 
-def _trace(plan: Plan, blurs: Sequence[LayerBlur], rows: Sequence[tuple[int, int]]) -> TracedRequests:
+def _trace(
+    plan: Plan, blurs: Sequence[LayerBlur], rows: Sequence[tuple[int, int]], poses: PoseCache | None
+) -> TracedRequests:
     """The requests of (patch, layer) pairs, with their wavefronts where the plan's PSFs have any."""
     own = [blurs[p] for p, _ in rows]
     depths = [float(blurs[p].depth_m[k]) for p, k in rows]
@@ -167,4 +175,4 @@ def _trace(plan: Plan, blurs: Sequence[LayerBlur], rows: Sequence[tuple[int, int
     bands, kind = picture_bands(plan.psf.bands), plan.psf.kind
     if kind in SHAPES:
         return ComparisonRequests(requests, bands, SHAPES[kind], [float(blurs[p].coc_px[k]) for p, k in rows])
-    return TracedRequests(requests, bands, METHODS[kind])
+    return TracedRequests(requests, bands, METHODS[kind], poses=poses)

@@ -119,8 +119,12 @@ def expected_files(records: Sequence[Record]) -> dict[str, int]:
 
 def shard_line(record: Mapping[str, Any]) -> bytes:
     """The record of a pair as it stands in its shard, beside the pictures."""
-    line = {key: value for key, value in record.items() if key != "files"}
-    return json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return compact_json({key: value for key, value in record.items() if key != "files"}).encode()
+
+
+def compact_json(value: Any) -> str:
+    """JSON without blanks, keys sorted: equal values are equal bytes. Raises `ValueError` for what is not finite."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _place(role: str) -> tuple[int, str]:

@@ -94,13 +94,10 @@ def find_lenses(plan: Plan, progress: Callable[[int, int], None] | None = None) 
         raise PlanError(f"lenses: all {len(rejected)} were rejected, the first: {examples}")
     families: dict[str, str] = {}
     if plan.lenses.families:
-        numbers = {name: _focal_and_f_number(one.camera) for name, one in pool.items()}
+        data = {name: one.camera.first_order for name, one in pool.items()}
+        numbers = {name: (float(one.focal_length), float(one.f_number)) for name, one in data.items()}
         families = lens_families({name: lenses[name] for name in pool}, numbers)
     return LensPool(pool, tuple(rejected), divide(plan, sorted(pool), "lenses", families=families))
-
-
-def _focal_and_f_number(camera: Camera) -> tuple[float, float]:
-    return float(camera.first_order.focal_length), float(camera.first_order.f_number)
 
 
 def load_pool_lens(plan: Plan, name: str) -> PoolLens:
@@ -162,11 +159,7 @@ def _loaders(plan: Plan) -> dict[str, Callable[[], Lens]]:
             for state in lens.state_names[states] or (None,):
                 loaders.append((_state_name(name, state), partial(_in_state, lens, state)))
     if plan.lenses.only:
-        loaders = [
-            (name, load)
-            for name, load in loaders
-            if _fits(name, plan.lenses.only) or _fits(name.partition("@")[0], plan.lenses.only)
-        ]
+        loaders = [one for one in loaders if _fits(plan.lenses.only, one[0], one[0].partition("@")[0])]
     counts = Counter(name for name, _ in loaders)
     for name, count in counts.items():
         if count > 1:
@@ -182,8 +175,9 @@ def _in_state(lens: Lens, state: str | None) -> Lens:
     return lens if state is None else lens.in_state(state)
 
 
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+def _fits(patterns: Sequence[str], *names: str) -> bool:
+    """Whether one of the names fits one of the patterns."""
+    return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in patterns)
 
 
 def _with_apertures(load: Callable[[], Lens]) -> Lens:
@@ -228,9 +222,7 @@ def divide(
     split_of: dict[str, SplitName] = {}
     if any(patterns.values()):
         for split in plan.splits:
-            for group in groups:
-                if not (_fits(group, patterns[split]) or _fits(Path(group).name, patterns[split])):
-                    continue
+            for group in (group for group in groups if _fits(patterns[split], group, Path(group).name)):
                 if group in split_of:
                     raise PlanError(
                         f"{split}.{what}: {group} is in {split_of[group]} as well: no {what} may be in two splits"

@@ -29,7 +29,7 @@ from ..files.pair_folders import JSON_LINES, PLAN, PLANES, ROLES, Record, pictur
 from ..files.pictures import decode_picture
 from ..files.stores import Store
 from .folder import keep_facts
-from .layouts import DPDD_SPLITS, split_folder
+from .layouts import DPDD_SPLITS, compact_json, split_folder
 from .ledger import Ledger
 from .places import published_places, without_places
 from .plan import SPLITS, Plan
@@ -381,15 +381,11 @@ def card_text(plan: Plan, statistics: PairStatistics, *, sample: bool = True) ->
     from ..draw.pages import page
 
     values = statistics.values
-    ranges: dict[str, list[float]] = (
-        {}
-        if not statistics.total
-        else {
-            "blur_px": np.percentile(values["blur_px"], [5, 50, 95]).tolist(),
-            "focus_m": [min(values["focus_m"]), max(values["focus_m"])],
-            "depth_m": [min(values["nearest_m"]), max(values["farthest_m"])],
-        }
-    )
+    ranges: dict[str, list[float]] = {}
+    if statistics.total:
+        ranges["blur_px"] = np.percentile(values["blur_px"], [5, 50, 95]).tolist()
+        ranges["focus_m"] = [min(values["focus_m"]), max(values["focus_m"])]
+        ranges["depth_m"] = [min(values["nearest_m"]), max(values["farthest_m"])]
     return page(
         "dataset_card.md",
         plan=plan,
@@ -457,8 +453,8 @@ def _sample(store: Store, ledger: Ledger, statistics: PairStatistics) -> bytes:
     records = (record for split, number in on_figure for record in ledger.records(split, [number]))
     pairs = []
     for record, blurred, sharp in both_pictures(store, records):
-        blur = max(map(abs, record["coc_px"]))
-        pairs.append((blurred, sharp, f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {blur:.1f} px"))
+        words = f"{record['lens']}, focus {record['focus_m']:.3g} m, blur up to {largest_blur_px(record):.1f} px"
+        pairs.append((blurred, sharp, words))
     return figure_bytes(draw_samples(pairs), dpi=100.0)
 
 
@@ -476,6 +472,6 @@ def both_pictures(
 
 def _compact(value: Any, identity: str) -> str:
     try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return compact_json(value)
     except ValueError as error:
         raise DatasetError(f"the record of {identity} holds a number that is not finite") from error

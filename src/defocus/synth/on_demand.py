@@ -110,22 +110,39 @@ class OnDemandPairs:
                 raise DatasetError(f"pair {index} of {self.split}; numbers begin at 0")
         pairs: dict[int, Pair] = {}
         reasons: dict[int, str] = {}
-        for attempt in range(ATTEMPTS):
-            missing = [index for index in dict.fromkeys(indices) if index not in pairs]
-            if not missing:
-                return [pairs[index] for index in indices]
-            recipes = self._recipes(missing, epoch, attempt, reasons)
+        attempts = dict.fromkeys(indices, 0)  # the next one of each
+        while missing := [index for index in attempts if index not in pairs]:
+            # All recipes before the first pair: what few of them cost, many cost, too.
+            recipes = self._first_recipes(missing, epoch, attempts, reasons)
             sharps = {r.source: self._cache.get(self.sources[r.source]) for r in recipes.values()}
-            attempts = make_pairs(self.plan, list(recipes.values()), sharps, self.lenses)
-            for index, pair in zip(recipes, attempts, strict=True):
+            for index, pair in zip(
+                recipes, make_pairs(self.plan, list(recipes.values()), sharps, self.lenses), strict=True
+            ):
                 if pair.refusal:
                     reasons[index] = pair.refusal
                 else:
                     pairs[index] = pair
-        index = next(index for index in indices if index not in pairs)
-        raise DatasetError(
-            f"pair {index} of {self.split}, epoch {epoch}: {ATTEMPTS} attempts failed, the last one: {reasons[index]}"
-        )
+        return [pairs[index] for index in indices]
+
+    def _first_recipes(
+        self, indices: Sequence[int], epoch: int, attempts: dict[int, int], reasons: dict[int, str]
+    ) -> dict[int, Recipe]:
+        """For each index the recipe of its first attempt from its next one on that is not rejected; moves these on.
+
+        Raises `DatasetError` with the last reason where no attempt is left.
+        """
+        recipes: dict[int, Recipe] = {}
+        while missing := [index for index in indices if index not in recipes]:
+            attempt = min(attempts[index] for index in missing)
+            if attempt == ATTEMPTS:
+                raise DatasetError(
+                    f"pair {missing[0]} of {self.split}, epoch {epoch}: {ATTEMPTS} attempts failed, the last one: "
+                    f"{reasons[missing[0]]}"
+                )
+            turn = [index for index in missing if attempts[index] == attempt]
+            recipes |= self._recipes(turn, epoch, attempt, reasons)
+            attempts.update(dict.fromkeys(turn, attempt + 1))
+        return {index: recipes[index] for index in indices}
 
     def _recipes(self, indices: list[int], epoch: int, attempt: int, reasons: dict[int, str]) -> dict[int, Recipe]:
         """Recipes of those not rejected; photographs and random numbers that go together are drawn at once."""

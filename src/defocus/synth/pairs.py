@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ..photo import Noise, Response, SensorColour, encode, parse_response, stack
 from ..photo import synthesise_saturation as brighten
 from ..photo.isp import expose, expose_sharp, noise_key
 from ..psf.engine import Side
+from ..psf.poses import PoseCache
 from ..render.composite import render_far_to_near, render_layers
 from ..render.distortion import patch_shifts
 from ..render.stack_composite import composite_stack
@@ -42,6 +43,7 @@ from .sources import Sharp
 GPU_BATCH = 16
 RULES = {"near-to-far": render_layers, "far-to-near": render_far_to_near}  # of `depth.compositing`
 Role = Literal["blurred", "sharp", "left", "right"]
+_Value = TypeVar("_Value")
 
 
 @dataclass
@@ -88,7 +90,8 @@ def make_pairs(
 ) -> list[Pair]:
     """A pair for each recipe, in their order. `sharps` and `lenses` hold what the recipes name."""
     watch = watch or Stopwatch()
-    drafts = _drafts(plan, recipes, sharps, lenses)
+    poses = PoseCache()  # a lens stands to its sensor as it does for the offset
+    drafts = _drafts(plan, recipes, sharps, lenses, poses)
     watch.lap("offsets")
     batches = _batched(plan, drafts)
     numbers = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
@@ -102,7 +105,7 @@ def make_pairs(
     if plan.sensor.dual_pixel:
         sides |= {"left": "left", "right": "right"}
     # The PSFs of all patches together: the more there are, the fuller their batches.
-    psfs_of_side = find_layer_psfs(plan, blurs, [*sides.values()])
+    psfs_of_side = find_layer_psfs(plan, blurs, [*sides.values()], poses)
     psfs = {role: psfs_of_side[side] for role, side in sides.items()}
     watch.lap("psfs")
     pairs: dict[str, Pair] = {}
@@ -193,7 +196,11 @@ def _magnification(recipe: Recipe, lens: PoolLens, number: int) -> float:
 
 
 def _drafts(
-    plan: Plan, recipes: Sequence[Recipe], sharps: dict[str, Sharp], lenses: dict[str, PoolLens]
+    plan: Plan,
+    recipes: Sequence[Recipe],
+    sharps: dict[str, Sharp],
+    lenses: dict[str, PoolLens],
+    poses: PoseCache | None = None,
 ) -> list[_Draft]:
     """Recipes with photograph and camera. Raises `DatasetError` for a photograph or lens that is another one now."""
     for recipe in recipes:
@@ -202,7 +209,7 @@ def _drafts(
             if planned != now.sha256:
                 raise DatasetError(f"{recipe.id}: the {what} {now.name} is not the one that it was planned with")
     cameras = [lenses[r.lens].camera_for(r.pixel_um, r.focus_m) for r in recipes]
-    offsets = find_offsets(plan, recipes, cameras)
+    offsets = find_offsets(plan, recipes, cameras, poses)
     drafts = [_Draft(r, sharps[r.source], c, o) for r, c, o in zip(recipes, cameras, offsets, strict=True)]
     return [_distorted(draft) for draft in drafts] if plan.labels.distortion else drafts
 
@@ -240,7 +247,10 @@ class PatchBatch:
 
 
 def _batched(plan: Plan, drafts: Sequence[_Draft]) -> list[PatchBatch]:
-    """Patches with room for equally many layers together; those of composed scenes by themselves."""
+    """Patches with room for equally many layers together; those of composed scenes by themselves.
+
+    Those that blur alike are next to each other: a batch pays for every layer that any of its patches has.
+    """
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
     photographs = {draft.sharp.name: draft.sharp for draft in drafts}
     light_of = {name: jax.device_put((s.linear, s.depth_m, s.stack)) for name, s in photographs.items()}
@@ -250,10 +260,16 @@ def _batched(plan: Plan, drafts: Sequence[_Draft]) -> list[PatchBatch]:
 
     batches = []
     for own in sorted({kind(draft) for draft in drafts}):
-        group = [draft for draft in drafts if kind(draft) == own]
+        group = sorted((draft for draft in drafts if kind(draft) == own), key=_blur_range)
         parts = (group[start : start + at_once] for start in range(0, len(group), at_once))
         batches += [_prepare(plan, part, light_of, at_once) for part in parts]
     return batches
+
+
+def _blur_range(draft: _Draft) -> float:
+    """Pixels between the largest and the smallest signed blur radius of a patch."""
+    low, high = draft.recipe.coc_px
+    return abs(high - low)
 
 
 def _prepare(
@@ -278,7 +294,7 @@ def _prepare(
         )
         for k, draft in enumerate(padded)
     ]
-    light, depth, target = (jnp.stack(leaves) for leaves in zip(*cuts, strict=True))
+    light, depth, target = _stacked(cuts)
     paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(draft.camera.paraxial for draft in padded))
     power = np.array([draft.recipe.saturation for draft in padded], np.float32)
     single = None
@@ -294,15 +310,21 @@ def _prepare(
         cut_stack(light_of[draft.sharp.name][2], moved.row(k), size=plan.patch.size, smaller=draft.recipe.scale < 1.0)
         for k, draft in enumerate(padded)
     ]
-    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), *cuts)
+    stack = _stacked(cuts)
     ends = np.array([draft.recipe.rendered_m for draft in padded], np.float32)
     stack, stack_layers = _stack_layers(stack, ends, paraxial, response, **options)
     return PatchBatch(drafts, linear, coc, stack_layers, stack, target, colour)
 
 
-def _padded(drafts: Sequence[_Draft], count: int) -> list[_Draft]:
-    """So many drafts: the last one again where there are fewer."""
-    return [*drafts, *[drafts[-1]] * (count - len(drafts))]
+@jax.jit
+def _stacked(values: Sequence[Any]) -> Any:
+    """Equal structures of arrays as one batch, by one program: eagerly each array would be two."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *values)
+
+
+def _padded(values: Sequence[_Value], count: int) -> list[_Value]:
+    """So many values: the last one again where there are fewer."""
+    return [*values, *[values[-1]] * (count - len(values))]
 
 
 def patch_of(
@@ -396,9 +418,7 @@ def _expose(
     out: dict[Role, Any] = {}
     fine: list[Array] = []
     for number, (role, patches) in enumerate(psfs.items()):
-        kernels = np.stack([p.kernels(layers) for p in patches])
-        padding = (at_once - len(patches), *kernels.shape[1:])
-        kernels = np.concatenate([kernels, np.broadcast_to(kernels[-1:], padding)])
+        kernels = np.stack([p.kernels(layers) for p in _padded(patches, at_once)])
         out[role], ok = _blurred(
             batch.linear, batch.coc, batch.layers, batch.stack, jnp.asarray(kernels), batch.colour,
             role_noise(role, shot, read), seeds, number, rule=plan.depth.compositing, **options,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..errors import DatasetError
+from ..files.ownership import listed
 from ..files.pair_folders import JSON_LINES, read_lines, shard_index
 from ..files.settings import settings_difference
 from ..files.stores import Store
@@ -69,7 +70,7 @@ class Resumption:
         for name in changed:
             self.store.move(name, f"{ASIDE}/{name}")
         if changed:
-            self.notice(f"changed since they were written, and in {ASIDE} now: {_listed(changed)}")
+            self.notice(f"changed since they were written, and in {ASIDE} now: {listed(changed)}")
 
     def begin(self, sources: dict[SplitName, tuple[SourceName, ...]], lenses: LensPool) -> None:
         """Take the plan, or raise `DatasetError` for what is not as the folder was begun with."""
@@ -108,11 +109,11 @@ class Resumption:
         in_the_way = [path for path in strangers if self._may_write(path)]
         if in_the_way:
             raise DatasetError(
-                f"no record of this data set names {_listed(in_the_way)}, where pairs are to be written: move it away",
+                f"no record of this data set names {listed(in_the_way)}, where pairs are to be written: move it away",
                 file=self.store.root,
             )
         if strangers:
-            self.notice(f"left as they are, since no record names them: {_listed(strangers)}")
+            self.notice(f"left as they are, since no record names them: {listed(strangers)}")
         if lost:
             self._make_again(lost)
         return bool(lost)
@@ -142,7 +143,7 @@ class Resumption:
         """Remove the pictures of the pairs of shards, or of single pairs; what is not what was written is left."""
         left = sorted({path for records in groups for path in remove_pictures(self.store, records)})
         if left:
-            self.notice(f"left as they are, since they are not what was written: {_listed(left)}")
+            self.notice(f"left as they are, since they are not what was written: {listed(left)}")
 
     # --- after a kill ---
 
@@ -329,9 +330,9 @@ class Resumption:
             self.store.move(path, f"{ASIDE}/{path}")
         ids = {identity for own in lost.values() for identity in own}
         pairs = "1 pair is" if len(ids) == 1 else f"{len(ids):,} pairs are"
-        self.notice(f"{pairs} made again: lost or damaged are {_listed(sorted(lost))}")
+        self.notice(f"{pairs} made again: lost or damaged are {listed(sorted(lost))}")
         if damaged:
-            self.notice(f"what was damaged is in {ASIDE} now: {_listed(damaged)}")
+            self.notice(f"what was damaged is in {ASIDE} now: {listed(damaged)}")
         shards = {path: own for path, own in lost.items() if picture_number(path, "webdataset")}
         for path, own in shards.items():
             self._list_shard(path, own)
@@ -383,7 +384,3 @@ def _shard_task(path: str) -> str:
     if place is None:
         raise DatasetError("not the path of a shard", file=path)
     return f"make/{place[0]}/shard/{place[1]}"
-
-
-def _listed(paths: list[str]) -> str:
-    return ", ".join(paths[:3]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")

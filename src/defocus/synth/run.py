@@ -16,6 +16,7 @@ from pathlib import Path
 from ..errors import DatasetError
 from ..files.stores import Store
 from .engines import Engine, Failure, Start, leave_room
+from .engines.local import LocalEngine
 from .folder import Lead, keep_facts, open_ledger, prepare_folder
 from .layer_psfs import compile_psfs
 from .ledger import Ledger, merged_reasons
@@ -116,7 +117,7 @@ def run_plan(
     size than their record says are made again, with `sums` also those that have another sum. `watch` is called with
     the progress.
     """
-    engine = engine or _own_process()
+    engine = engine or LocalEngine(1)
     if not engine.in_process:
         leave_room()  # this process looks at lenses with JAX, too, perhaps on a worker's GPU
     plan, began = as_plan(plan), time.time()
@@ -167,12 +168,6 @@ def run_plan(
             write_metadata(plan, store, ledger)
         lead.give_back()
         return _summary(plan, ledger, time.time() - began, limited, progress.notices)
-
-
-def _own_process() -> Engine:
-    from .engines.local import LocalEngine
-
-    return LocalEngine(1)
 
 
 def _compile_ahead(plan: Plan, engine: Engine, ledger: Ledger) -> Future[None]:

@@ -83,6 +83,8 @@ def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
     by_name: dict[str, SourceName] = {}
     readers = {"scenes": _scenes, "composed": _composed}
     for number, source in enumerate(plan.sources):
+        if source.folder is not None and not source.folder.is_dir():
+            raise PlanError(f"sources.{number}.folder: {source.folder} is not a folder")
         for one in readers[source.kind](source, plan, number) if source.kind in readers else _files(source, number):
             if one.name in by_name:
                 raise PlanError(f"sources.{number}: {one.name} is there twice")
@@ -168,8 +170,6 @@ def _scenes(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
 def _composed(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
     """Scenes for every split, as many for each as it has of the photographs."""
     assert source.folder is not None
-    if not source.folder.is_dir():
-        raise PlanError(f"sources.{number}.folder: {source.folder} is not a folder")
     files = {p.relative_to(source.folder).as_posix(): p for p in _pictures(source.folder, PICTURES)}
     if not files:
         raise PlanError(f"sources.{number}.folder: no photographs in {source.folder} ({', '.join(PICTURES)})")
@@ -188,8 +188,6 @@ def _composed(source: PhotoSource, plan: Plan, number: int) -> list[SourceName]:
 def _files(source: PhotoSource, number: int) -> list[SourceName]:
     folder = source.folder
     assert folder is not None
-    if not folder.is_dir():
-        raise PlanError(f"sources.{number}.folder: {folder} is not a folder")
     photos = _photos(source)
     pairs = [(photo, depth) for photo, depth in photos if depth.is_file()]
     if not pairs:
@@ -240,14 +238,12 @@ def _photos(source: PhotoSource) -> list[tuple[Path, Path]]:
     """The photographs in a folder, each with where its depth should be."""
     assert source.folder is not None
     suffixes = RAW_SUFFIXES if source.kind == "raw" else PICTURES
-    pairs: list[tuple[Path, Path]] = []
-    for photo in _pictures(source.folder, suffixes):
-        depth = photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
-        pairs.append((photo, depth))
-    maps = {depth for _, depth in pairs}  # some may lie among the pictures
-    return [
-        (photo, depth) for photo, depth in pairs if photo not in maps and _is_sharp(photo.relative_to(source.folder))
-    ]
+    depths = {
+        photo: photo.parent / source.depth.format(stem=photo.stem, folder=photo.parent.as_posix())
+        for photo in _pictures(source.folder, suffixes)
+    }
+    others = set(depths.values())  # some may lie among the pictures
+    return [one for one in depths.items() if one[0] not in others and _is_sharp(one[0].relative_to(source.folder))]
 
 
 def _pictures(folder: Path, suffixes: Sequence[str]) -> list[Path]:

@@ -24,7 +24,12 @@ from .recipe import Outcome, pair_id
 from .sources import SourceName
 
 CANDIDATES_PER_TASK = 128
-PAIRS_PER_TASK = {"cpu": 8, "gpu": 128}  # a GPU wants many PSFs together; bytes do not depend on it
+PAIRS_PER_TASK = {"cpu": 8, "gpu": 128}  # at least; bytes do not depend on it
+MOST_PAIRS_PER_TASK = (
+    512  # of a GPU: the more lenses there are, the more alike are those of a batch, which pays for all
+)
+TASKS_LEFT = 12  # of a GPU, at least, while tasks are larger than they must be: so the last ones end together
+PATCH_PLANES = {False: 8, True: 64}  # floats of a GPU for each pixel of a patch; of composed scenes with their surfaces
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,10 @@ def make_tasks(plan: Plan, ledger: Ledger, room: int | None = None) -> Iterator[
         if plan.output.layout == "webdataset":
             parts = _shards_to_make(split, ledger)
         else:
-            size = PAIRS_PER_TASK["cpu" if jax.default_backend() == "cpu" else "gpu"]
             numbers = _pairs_to_make(plan, split, ledger)[: None if room is None else max(room - planned, 0)]
-            starts = range(0, len(numbers), size)
-            parts = [(f"make/{split}/{numbers[k]}", None, numbers[k : k + size].tolist()) for k in starts]
+            ends = np.cumsum(task_sizes(len(numbers), most_pairs_per_task(plan)))
+            own = [part.tolist() for part in np.split(numbers, ends[:-1]) if len(part)]
+            parts = [(f"make/{split}/{part[0]}", None, part) for part in own]
         for name, shard, numbers_of_task in parts:
             if room is not None and planned >= room:
                 return
@@ -86,6 +91,28 @@ def make_tasks(plan: Plan, ledger: Ledger, room: int | None = None) -> Iterator[
             records = ledger.records(split, numbers_of_task)
             sources = tuple(dict.fromkeys(record["source"] for record in records))
             yield Task(name, "make", split, sources, records=tuple(records), shard=shard)
+
+
+def most_pairs_per_task(plan: Plan) -> int:
+    """Pairs of the largest task: on a GPU as many as have their patches in a fortieth of its memory."""
+    if jax.default_backend() == "cpu":
+        return PAIRS_PER_TASK["cpu"]
+    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 0)
+    is_composed = any(source.kind == "composed" for source in plan.sources)
+    patch = 4 * plan.patch.size**2 * PATCH_PLANES[is_composed]
+    most = min(memory // 40 // patch, MOST_PAIRS_PER_TASK)
+    return max(most // PAIRS_PER_TASK["gpu"], 1) * PAIRS_PER_TASK["gpu"]
+
+
+def task_sizes(pairs: int, most: int) -> list[int]:
+    """Pairs of each of the tasks that make so many: a small one, which compiles, large ones, and small ones again."""
+    least = min(PAIRS_PER_TASK["gpu"], most)
+    sizes = [least] if pairs else []
+    left = pairs - least
+    while left > 0:
+        sizes.append(min(max(left // TASKS_LEFT // least * least, least), most))
+        left -= sizes[-1]
+    return sizes
 
 
 def standing_pairs(plan: Plan, split: SplitName, ledger: Ledger) -> int:
