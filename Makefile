@@ -45,10 +45,12 @@ clean:
 	rm -rf $(VENV) demo build docs/generated
 
 # The environment: made anew whenever the pins or the project's requirements change. A demo needs the package alone;
-# tests add PyTorch, Ray and their own tools, four fifths of it all.
+# tests add PyTorch, Ray and their own tools, four fifths of it all. The pip that comes with Python 3.11 takes twice as
+# long to find what to install.
 define environment
 	$(PYTHON) -c 'import sys; sys.exit("defocus needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) pip
 endef
 
 $(BASE): pyproject.toml constraints.txt
