@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from ..optics.batch import over_lenses
 from ..psf.pixel_integral import pixel_intensity
@@ -31,26 +31,19 @@ RINGS = 6.0  # Airy radii around the rays
 @cache
 def _program(samples: int) -> Callable[..., Any]:
     def densities(
-        pupil: PupilFunction,
-        x: Float[Array, "fields points"],
-        y: Float[Array, "fields points"],
-        weights: Float[Array, " waves"],
-        count: Int[Array, ""],
-    ) -> tuple[Float[Array, "fields points points"], Float[Array, " fields"]]:
+        pupil: PupilFunction, x: Float[Array, " points"], y: Float[Array, " points"], weights: Float[Array, " waves"]
+    ) -> tuple[Float[Array, "points points"], Float[Array, ""]]:
         """Light per mm², of all that leaves the pupil, and the most that it could be without aberrations."""
 
-        def wave(pupil: PupilFunction, x: Float[Array, " points"], y: Float[Array, " points"]) -> tuple[Array, Array]:
+        def wave(pupil: PupilFunction) -> tuple[Array, Array]:
             cells, energy, amplitude = sample_pupil(pupil, samples)
             sx, sy = (pupil.centre[i] + pupil.half[i] * grid_axis(samples) for i in (0, 1))
             scale = 4.0 * pupil.half[0] * pupil.half[1] / samples**2 / (pupil.wavelength**2 * energy)
             light = matrix_dft(cells, sx, sy, x, y, pupil.wavelength)
             return (light.real**2 + light.imag**2) * scale, amplitude**2 * scale
 
-        def field(pupil: PupilFunction, x: Float[Array, " points"], y: Float[Array, " points"]) -> tuple[Array, Array]:
-            light, best = over_lenses(lambda own: wave(own, x, y), pupil)
-            return jnp.tensordot(weights, light, axes=1), weights @ best
-
-        return over_lenses(field, pupil, x, y, count=count)
+        light, best = over_lenses(wave, pupil)
+        return jnp.tensordot(weights, light, axes=1), weights @ best
 
     return stored_program(densities, sample_pupil, samples=samples)
 
@@ -58,15 +51,11 @@ def _program(samples: int) -> Callable[..., Any]:
 @cache
 def _cell_program(samples: int) -> Callable[..., Any]:
     def cells(
-        pupil: PupilFunction, cell: Float[Array, " fields"], weights: Float[Array, " waves"], count: Int[Array, ""]
-    ) -> Float[Array, "fields cells cells"]:
+        pupil: PupilFunction, cell: Float[Array, ""], weights: Float[Array, " waves"]
+    ) -> Float[Array, "cells cells"]:
         """Light in each cell, of all that leaves the pupil; rows from the top."""
-
-        def field(pupil: PupilFunction, cell: Float[Array, ""]) -> Float[Array, "cells cells"]:
-            waves = over_lenses(lambda own: pixel_intensity(own, cell, samples=samples, size=CELLS).pixels, pupil)
-            return jnp.tensordot(weights, waves, axes=1)
-
-        return over_lenses(field, pupil, cell, count=count)
+        waves = over_lenses(lambda own: pixel_intensity(own, cell, samples=samples, size=CELLS).pixels, pupil)
+        return jnp.tensordot(weights, waves, axes=1)
 
     return stored_program(cells, pixel_intensity, samples=samples)
 
@@ -88,9 +77,9 @@ def light_in_circles(
     within, strehl = np.full((len(blur), len(radius)), np.nan), np.full(len(blur), np.nan)
     for row in range(len(blur)):
         samples = next((n for n in SAMPLES if n >= need[row]), SAMPLES[-1])
-        own = jax.tree.map(lambda leaf, at=row: leaf[at : at + 1], pupil)
+        own = jax.tree.map(lambda leaf, at=row: leaf[at], pupil)
         cell = 2.0 * reach[row] / CELLS
-        share = np.asarray(_cell_program(samples)(own, np.array([cell]), weights, np.asarray(1))[0], float)
+        share = np.asarray(_cell_program(samples)(own, np.asarray(cell), weights), float)
         x = (np.arange(CELLS) - CELLS // 2) * cell
         y = -x[:, None]
         middle = [np.sum(share * part) / share.sum() for part in (x, y)]
@@ -101,8 +90,6 @@ def light_in_circles(
         )
         peak = np.unravel_index(np.argmax(share), share.shape)
         near = ((np.arange(POINTS) + 0.5) / POINTS * 5.0 - 2.5) * cell
-        fine, best = _program(samples)(
-            own, (x[peak[1]] + near)[None], (y[peak[0], 0] + near)[None], weights, np.asarray(1)
-        )
-        strehl[row] = float(np.max(fine[0])) / float(best[0])
+        fine, best = _program(samples)(own, x[peak[1]] + near, y[peak[0], 0] + near, weights)
+        strehl[row] = float(np.max(fine)) / float(best)
     return within, strehl

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..draw.pages import eight_bits
 from ..errors import DefocusError
 from ..lens import load_lens
 from ..render import Photograph
@@ -166,5 +167,5 @@ def enlarged(display: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """A picture of display values as bytes of `size` = (width, height), so that it takes the place of the final one."""
     from PIL import Image
 
-    image = Image.fromarray(np.round(np.clip(display, 0.0, 1.0) * 255.0).astype(np.uint8))
+    image = Image.fromarray(eight_bits(display))
     return np.asarray(image if image.size == size else image.resize(size, Image.Resampling.BICUBIC))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,8 +71,7 @@ class JobLine:
 
     def __init__(self, deadline_s: float = 120.0) -> None:
         self.deadline_s = deadline_s
-        self._waiting: deque[Job] = deque()
-        self._running: Job | None = None
+        self._jobs: list[Job] = []  # in the order of asking; the first has begun, or is about to
         self._change = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="defocus jobs", daemon=True)
@@ -83,10 +81,9 @@ class JobLine:
         """Add a job at the end; the visitor's last one of this kind is stopped."""
         job = Job((visitor, kind), work, self.deadline_s)
         with self._change:
-            for other in [*self._waiting, *([self._running] if self._running else [])]:
-                if other.key == job.key:
-                    self._stop(other)
-            self._waiting.append(job)
+            for other in [one for one in self._jobs if one.key == job.key]:
+                self._stop(other)
+            self._jobs.append(job)
             self._change.notify_all()
         return job
 
@@ -94,7 +91,7 @@ class JobLine:
         """Stop every job, and wait for the running one: a thread within compiled code must not outlive the program."""
         with self._change:
             self._is_closed = True
-            for job in [*self._waiting, *([self._running] if self._running else [])]:
+            for job in list(self._jobs):
                 self._stop(job)
             self._change.notify_all()
         self._thread.join()
@@ -119,32 +116,29 @@ class JobLine:
 
     def _state(self, job: Job) -> JobState:
         with self._change:
-            if job in self._waiting:
-                ahead = [*([self._running] if self._running else []), *self._waiting]
-                others = [one for one in ahead[: ahead.index(job)] if one.key[0] != job.key[0]]
-                return JobState(len(others))  # one's own that is about to stop is none of them
-        return JobState(0, job.stage, job.done)
+            ahead = self._jobs[: self._jobs.index(job)] if job in self._jobs else []
+            others = [one for one in ahead if one.key[0] != job.key[0]]  # one's own that is about to stop is none
+            return JobState(len(others), job.stage, job.done)
 
     def _stop(self, job: Job) -> None:
         job.is_stopped = True
-        if job in self._waiting:
-            self._waiting.remove(job)
+        if job in self._jobs and not job.began:
+            self._jobs.remove(job)
             job.error = JobStopped()
             job.ended.set()
 
     def _work(self) -> None:
         while True:
             with self._change:
-                while not self._waiting:
-                    if self._is_closed:
-                        return
-                    self._change.wait()
-                job = self._running = self._waiting.popleft()
-            job.began = time.monotonic()
+                self._change.wait_for(lambda: self._jobs or self._is_closed)
+                if not self._jobs:
+                    return
+                job = self._jobs[0]
+                job.began = time.monotonic()
             try:
                 job.result = job.work(job.report)
             except BaseException as error:  # it belongs to whoever asked
                 job.error = error
             with self._change:
-                self._running = None
+                self._jobs.remove(job)
             job.ended.set()

@@ -12,6 +12,7 @@ from ..analysis import Analysis
 from ..camera import Camera
 from ..draw import html_image, plot_camera, plot_curves
 from ..draw.card import TABLE, value_text
+from ..draw.pages import page
 from ..lens import list_lenses
 from ..lens.library import LibraryEntry
 from ..survey import measure_one
@@ -81,16 +82,11 @@ def _choices(entry: LibraryEntry) -> Iterator[tuple[str, str]]:
 def numbers_table(lens: Lens) -> str:
     """The numbers of a lens's card as HTML."""
     measurement = measure_one(lens)
-    parts = []
-    for topic, *rows in TABLE:
-        cells = "".join(
-            f"<tr><th scope='row'>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-            for name, value in ((name, value_text(measurement, number, unit)) for name, number, unit in rows)
-        )
-        parts.append(f"<table><caption>{html.escape(topic)}</caption>{cells}</table>")
+    tables = {
+        topic: [(name, value_text(measurement, number, unit)) for name, number, unit in rows] for topic, *rows in TABLE
+    }
     notes = [lens.patent, *lens.notes, *(f"not measured: {text}" for text in measurement.problems)]
-    lines = "".join(f"<p>{html.escape(note)}</p>" for note in notes if note)
-    return f"<div class='defocus-numbers'>{''.join(parts)}</div>{lines}"
+    return page("lens_numbers.html", tables=tables, notes=[note for note in notes if note])
 
 
 def picture_of(figure: Figure, alt: str) -> str:

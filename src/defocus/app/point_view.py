@@ -4,9 +4,6 @@ points at them, wavefronts and pupils.
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +15,11 @@ from jaxtyping import Float
 
 from ..camera import Camera, psfs
 from ..draw import compute_psf_grid, draw_pupils, draw_wavefronts
+from ..draw.pages import data_uri, eight_bits, page
 from ..draw.psf_grid import field_name
 from ..draw.psf_plot import picture
 from ..draw.style import distance, signed
+from ..files.png import png_bytes
 from ..lens.prescription import D_LINE_NM
 from ..psf.bands import Bands, picture_bands
 from .job_line import Report
@@ -45,9 +44,21 @@ class PsfTile:
     place: str
     report: dict[str, Any]
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is no PSF; the report says why."""
+        return self.report.get("status", "ok") != "ok"
+
+    def picture(self, bands: Bands, scale: str) -> str:
+        """The PSF as a data URI; none where there is no PSF."""
+        if self.is_refused:
+            return ""
+        colours = picture(self.psf, bands, "log" if scale == "log" else "linear")
+        return data_uri(png_bytes(eight_bits(colours)), "png")
+
     def numbers(self, pixel_um: float) -> str:
         """What one reads on pointing at it."""
-        if self.report.get("status", "ok") != "ok":
+        if self.is_refused:
             return f"{self.place}: {self.report['status']}"
         light = self.psf.mean(0)
         at = np.arange(light.shape[0]) - light.shape[0] // 2
@@ -73,29 +84,14 @@ class PointTiles:
 
     def html(self, scale: str) -> str:
         """A grid of pictures; the numbers of each are its text, shown where one points at it or tabs to it."""
-        cells = [f"<div class='defocus-head'>{html.escape(head)}</div>" for head in self.heads]
-        for tile in (tile for row in self.rows for tile in row):
-            text = html.escape(tile.numbers(self.pixel_um), quote=True)
-            if tile.report.get("status", "ok") != "ok":
-                cells.append(f"<div class='defocus-tile defocus-refused' tabindex='0'><p>{text}</p></div>")
-                continue
-            image = _data_url(picture(tile.psf, self.bands, "log" if scale == "log" else "linear"))
-            tag = f"<img alt='{text}' src='{image}'>"
-            cells.append(f"<div class='defocus-tile' tabindex='0' title='{text}'>{tag}<p>{text}</p></div>")
         side = self.rows[0][0].psf.shape[-1] * self.pixel_um
         width = f"{side:.3g} µm" if side < 999.5 else f"{side * 1e-3:.3g} mm"
-        note = f"each tile is {width} wide on the sensor, and scaled to its own brightest pixel"
-        columns = f"grid-template-columns: repeat({len(self.heads)}, minmax(0, 1fr))"
-        return f"<div class='defocus-tiles' style='{columns}'>{''.join(cells)}</div><p class='defocus-note'>{note}</p>"
-
-
-def _data_url(display: Float[np.ndarray, "rows cols 3"]) -> str:
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    pixels = np.round(np.clip(display, 0.0, 1.0) * 255.0).astype(np.uint8)
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+        return page(
+            "psf_tiles.html",
+            heads=self.heads,
+            width=width,
+            tiles=[(tile.numbers(self.pixel_um), tile.picture(self.bands, scale)) for row in self.rows for tile in row],
+        )
 
 
 def depths_around(focus_m: float) -> tuple[float, float, float]:

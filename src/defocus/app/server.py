@@ -62,7 +62,7 @@ class PageServer:
                 pwa=False,
                 mcp_server=False,
                 theme=page_look.theme(gradio),
-                css=page_look.CSS,
+                css_paths=page_look.STYLE_SHEET,
             )
         except OSError as error:
             raise DefocusError(f"{settings.host}:{settings.port or PORT}: {error}; choose another --port") from None

@@ -143,7 +143,7 @@ def settled(lens: str, f_number: float, blades: float, focus_m: float) -> tuple[
     full = float(camera.f_number)
     if f_number < full * 0.94:
         notes.append(f"{camera.lens.name} opens to f/{full:.3g}, not f/{f_number:.3g}: wide open")
-    front = max(float(camera.first_order.front_focus) * 1e-3, 0.0)
+    front = camera.first_order.nearest_m
     focus = float(f"{focus_m:.4g}")
     if not focus > front * 1.02:
         nearer = float(f"{front * 1.1 + 0.01:.3g}")

@@ -21,7 +21,7 @@ from ..errors import DefocusError
 from .blur import blur
 from .evaluate import ablate, downstream, evaluate, groundtruth
 from .explore import explore
-from .help_in_groups import HelpInGroups
+from .help_in_groups import HelpInGroups, command_group
 from .lens import lens_app
 from .options import command
 from .photo import depth, develop, scene
@@ -50,14 +50,7 @@ class RootHelp(HelpInGroups):
     headings = tuple(GROUPS)
 
 
-app = typer.Typer(
-    name="defocus",
-    cls=RootHelp,
-    help="Simulate how real photographic lenses blur a scene.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+app = command_group("defocus", "Simulate how real photographic lenses blur a scene.", RootHelp)
 for group, members in GROUPS.items():
     for member in members:
         if isinstance(member, typer.Typer):

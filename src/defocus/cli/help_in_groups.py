@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 
@@ -31,6 +32,12 @@ class HelpInGroups(TyperGroup):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl([(name.ljust(width), text) for name, text in rows])
+
+
+def command_group(name: str, about: str, help_class: type[HelpInGroups] = HelpInGroups) -> typer.Typer:
+    """An application of commands; alone, its name shows its help."""
+    plain: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+    return typer.Typer(name=name, cls=help_class, help=about, no_args_is_help=True, **plain)
 
 
 def first_sentence(text: str) -> str:

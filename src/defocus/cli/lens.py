@@ -13,9 +13,8 @@ import typer
 
 from ..errors import DefocusError
 from ..files.ownership import OwnedFolder, check_no_folder_of_ours, check_not_input
-from ..files.stores import check_output
 from ..survey.criteria import Criteria
-from .help_in_groups import HelpInGroups
+from .help_in_groups import command_group
 from .options import FigureOption, JsonOption, LensArgument, LensOptions, check_outputs, command, json_text, print_files
 from .progress import status_line
 
@@ -24,13 +23,7 @@ if TYPE_CHECKING:
     from ..lens import Lens
     from ..survey import Measurement, SurveyRow
 
-lens_app = typer.Typer(
-    name="lens",
-    cls=HelpInGroups,
-    help="Read, measure, draw, survey and convert lens prescriptions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+lens_app = command_group("lens", "Read, measure, draw, survey and convert lens prescriptions.")
 
 TRACING = "tracing rays; the first time compiles"
 
@@ -180,9 +173,7 @@ def survey(
     files = lens_files(folder)
     if not files:
         raise DefocusError(f"{folder}: no lens files (.zmx, .seq, .txt, .json) in this folder")
-    check_output(out, (out.suffix.lower(),))  # any ending will do
-    check_not_input(out, files)
-    check_no_folder_of_ours(out)
+    check_outputs((out, out.suffix.lower()), inputs=files)  # any ending will do
     pictures = OwnedFolder(plots, "survey of lenses") if plots is not None else None
     began = time.monotonic()
     with status_line(TRACING) as bar:

@@ -11,7 +11,7 @@ import typer
 from ..errors import DatasetError, DefocusError
 from ..files.ownership import check_not_input
 from ..files.stores import check_output
-from .help_in_groups import HelpInGroups
+from .help_in_groups import command_group
 from .options import check_outputs, write_new
 from .progress import ProgressBar, show_synthesis, status_line
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from ..synth.run import Progress, RunSummary
     from ..synth.verify import Verification
 
-synth_app = typer.Typer(
-    name="synth",
-    cls=HelpInGroups,
-    help="Plan, make, check and look at data sets of sharp and blurred pairs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+synth_app = command_group("synth", "Plan, make, check and look at data sets of sharp and blurred pairs.")
 
 PLAN = typer.Argument(..., help="A plan (TOML); 'defocus synth init' writes one.", metavar="PLAN")
 EngineName = Literal["local", "ray"]

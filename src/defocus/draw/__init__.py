@@ -25,14 +25,15 @@ if TYPE_CHECKING:
         Panel,
         draw_comparison,
         draw_depth,
+        draw_depth_errors,
         draw_samples,
+        draw_segments,
         plot_photograph,
     )
     from .spots import draw_spots
     from .style import check_figure_path, figure_bytes, html_image, save
     from .sweep import check_sweep_path, write_sweep
     from .synth_pair import draw_pair
-    from .task_maps import draw_depth_errors, draw_segments
 
 __all__ = [
     "BlurLine",

@@ -7,6 +7,7 @@ for distortion and curvature and to the right for all else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,33 +66,22 @@ def _key(axes: Axes, entries: Sequence[tuple[str, Any]], **options: Any) -> None
     axes.legend(handles=handles, **look)
 
 
-def _both(curves: Any, draw: Callable[[np.ndarray, str], None]) -> None:
-    for name, dashes in BLACK_AND_WHITE.items():
-        draw(getattr(curves, name), dashes)
-
-
 def _paint_mtf(axes: Axes, mtf: Mtf) -> None:
     """Over the field with a line for each frequency as makers do, or over frequency where there are many."""
     over_field = len(mtf.frequency_lp_mm) <= 6
     rows = mtf.frequency_lp_mm if over_field else mtf.field
     colours = style.field_colours(len(rows))
-    for i, colour in enumerate(colours):
-
-        def draw(values: np.ndarray, dashes: str, i: int = i, colour: str = colour) -> None:
-            if over_field:
-                _line(axes, mtf.field_mm, values[:, i], linestyle=dashes, color=colour)
-            else:
-                x, y = np.append(0.0, mtf.frequency_lp_mm), np.append(1.0, values[i])
-                _line(axes, x, y, linestyle=dashes, color=colour)
-
-        _both(mtf, draw)
+    x = mtf.field_mm if over_field else np.append(0.0, mtf.frequency_lp_mm)
+    for (i, colour), (name, dashes) in product(enumerate(colours), BLACK_AND_WHITE.items()):
+        values = getattr(mtf, name)
+        y = values[:, i] if over_field else np.append(1.0, values[i])
+        _line(axes, x, y, linestyle=dashes, color=colour)
     names = [f"{v:g} lp/mm" for v in rows] if over_field else [field_name(f) for f in rows]
     entries: list[tuple[str, Any]] = [(n, {"color": c}) for n, c in zip(names, colours, strict=True)]
     entries += [(n, {"color": style.INK, "linestyle": d}) for n, d in BLACK_AND_WHITE.items()]
     place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.1}
     _key(axes, entries, ncols=len(entries), columnspacing=1.0, **place)
-    right = mtf.field_mm[-1] if over_field else mtf.frequency_lp_mm[-1]
-    axes.set(xlim=(0.0, right or 1.0), ylim=(0.0, 1.0), yticks=np.linspace(0.0, 1.0, 11))
+    axes.set(xlim=(0.0, x[-1] or 1.0), ylim=(0.0, 1.0), yticks=np.linspace(0.0, 1.0, 11))
     axes.set(xlabel="image height, mm" if over_field else "lp/mm", ylabel="contrast")
 
 

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Shaped, UInt8
+
+from ..files.pictures import quantise
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -44,15 +47,23 @@ def jpeg_uri(picture: np.ndarray, largest_px: int = 512, quality: int = 90) -> s
     of 8 or 16 bits."""
     from PIL import Image
 
-    if picture.dtype == np.uint16:
-        picture = (picture >> 8).astype(np.uint8)
-    elif picture.dtype != np.uint8:
-        picture = (np.clip(picture, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
-    image = Image.fromarray(picture)
+    image = Image.fromarray(eight_bits(picture))
     image.thumbnail((largest_px, largest_px), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return data_uri(buffer.getvalue(), "jpeg")
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """The content of a picture's file as an address that a page can hold."""
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def eight_bits(picture: Shaped[np.ndarray, "rows cols 3"]) -> UInt8[np.ndarray, "rows cols 3"]:
+    """A picture as whole numbers of 8 bits: of display values 0..1, which are clipped, or of 8 or 16 bits."""
+    if picture.dtype == np.uint16:
+        return (picture >> 8).astype(np.uint8)
+    return picture if picture.dtype == np.uint8 else quantise(np.asarray(picture, np.float32), 8)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ..psf.method import Method
 from ..psf.zemax_psf import ZemaxPsf, read_zemax_psf
 from . import style
 from .psf_grid import GAP, RIGHT, TOP, method_text
-from .psf_plot import TILE, paint_psf, paint_reason, psf_scale_bar
+from .psf_plot import TILE, paint_psf, paint_reason, psf_scale_bar, row_label
 from .sheet import MARGIN, Sheet, frame, head, show_picture
 
 SIDE = TILE / style.DPI  # inches, of a tile
@@ -84,28 +84,30 @@ def compare_with_zemax(
     exports = [read_zemax_psf(path) for path in sorted(root.glob("*.txt"))]
     if not exports:
         raise DefocusError(f"{root}: no .txt file; export PSFs from Zemax as text")
-    lenses = {e.lens_name.lower(): load_lens(lens or _lens_file(root, e)) for e in exports}
-    comparisons: list[ZemaxComparison | None] = [None] * len(exports)
-    groups: dict[tuple[int, float], list[int]] = {}
     cameras: dict[tuple[str, float], Camera] = {}
-    for number, export in enumerate(exports):
-        own = lenses[export.lens_name.lower()]
+    groups: dict[tuple[int, float], list[ZemaxPsf]] = {}
+    for export in exports:
         key = export.lens_name.lower(), export.spacing_um
         if key not in cameras:
+            own = load_lens(lens or _lens_file(root, export))
             cameras[key] = Camera(own, pixel_um=export.spacing_um, sensor_shift_mm=sensor_shift_mm)
-        exact = [wave for wave in own.wavelengths_nm if abs(wave - export.wavelength_nm) <= WAVELENGTH_NM]
-        groups.setdefault((len(export.psf), (*exact, export.wavelength_nm)[0]), []).append(number)
+        waves = cameras[key].lens.wavelengths_nm
+        exact = [wave for wave in waves if abs(wave - export.wavelength_nm) <= WAVELENGTH_NM]
+        groups.setdefault((len(export.psf), (*exact, export.wavelength_nm)[0]), []).append(export)
+    comparisons = []
     for (size, wave), members in groups.items():
-        own_cameras = [cameras[exports[n].lens_name.lower(), exports[n].spacing_um] for n in members]
-        fields = [_field(exports[n], camera) for n, camera in zip(members, own_cameras, strict=True)]
+        own_cameras = [cameras[export.lens_name.lower(), export.spacing_um] for export in members]
+        fields = [_field(export, camera) for export, camera in zip(members, own_cameras, strict=True)]
         depths = [_depth_m(camera) if depth_m is None else depth_m for camera in own_cameras]
         sampled: dict[str, Any] = {} if method in ("gaussian", "disk") else {"supersample": 1}
         batch = psfs(own_cameras, depths, fields, size, [wave], method=method, **sampled, **options)
-        for n, camera, field, psf, report in zip(members, own_cameras, fields, batch.psf, batch.reports, strict=True):
+        for export, camera, field, psf, report in zip(
+            members, own_cameras, fields, batch.psf, batch.reports, strict=True
+        ):
             good = report["status"] == "ok"
-            agreement = compare_psfs(psf[0].astype(float), exports[n].psf) if good else None
-            comparisons[n] = ZemaxComparison(exports[n], camera, field, wave, agreement, report["status"])
-    return [one for one in comparisons if one is not None]
+            agreement = compare_psfs(psf[0].astype(float), export.psf) if good else None
+            comparisons.append(ZemaxComparison(export, camera, field, wave, agreement, report["status"]))
+    return sorted(comparisons, key=lambda one: one.export.file)
 
 
 def _lens_file(root: Path, export: ZemaxPsf) -> str:
@@ -156,13 +158,12 @@ def draw_zemax_comparison(comparisons: Sequence[ZemaxComparison], method: Method
         paint_psf(boxes[0], one.export.psf[None].astype(np.float32), bands, {})
         if one.agreement is None:
             paint_reason(boxes[1], one.status)
-            frame(boxes[2])
         else:
             paint_psf(boxes[1], one.agreement.ours[None].astype(np.float32), bands, {})
             half = 0.5 * float(one.agreement.theirs.max())
             shade = np.clip((one.agreement.ours - one.agreement.theirs) / half, -1.0, 1.0)
             show_picture(boxes[2], matplotlib.colormaps[DIFFERENCES](0.5 + 0.5 * shade)[..., :3], pixels=True)
-            frame(boxes[2])
+        frame(boxes[2])
         if row == 0:
             for axes, name in zip(boxes, ("Zemax", "Defocus", "difference"), strict=True):
                 head(axes, name)
@@ -181,12 +182,8 @@ def draw_zemax_comparison(comparisons: Sequence[ZemaxComparison], method: Method
 def _words(sheet: Sheet, one: ZemaxComparison, bottom: float) -> None:
     """Beside a row: what was compared, and how well it agrees."""
     x, y = one.field
-    room = LEFT - MARGIN - 0.1
-    name = style.wrapped(one.camera.lens.name, style.SMALL, 0.9 * room).split("\n")
-    lines = [*name, style.minus(f"field ({x:.3g}, {y:.3g})"), f"{one.wavelength_nm:.5g} nm", one.export.file.name]
-    for number, line in enumerate(lines):
-        look: dict[str, Any] = {"fontweight": "bold"} if number < len(name) else {"color": style.FAINT}
-        sheet.text(MARGIN, bottom + SIDE - 0.1 - 0.14 * number, line, room=room, va="center", **look)
+    about = [style.minus(f"field ({x:.3g}, {y:.3g})"), f"{one.wavelength_nm:.5g} nm", one.export.file.name]
+    row_label(sheet, one.camera.lens.name, about, bottom + SIDE - 0.1, LEFT - MARGIN - 0.1)
     if one.agreement is None:
         return
     numbers = (

@@ -20,7 +20,7 @@ from ..psf.bands import Bands, BandsLike
 from ..psf.method import Method
 from . import style
 from .psf_grid import FIELDS, GAP, RIGHT, TOP, band_names, field_name, method_text
-from .psf_plot import DECADES, TILE, Scale, check_scale, paint_psf, psf_scale_bar
+from .psf_plot import DECADES, TILE, Scale, check_scale, paint_psf, psf_scale_bar, row_label, scale_text
 from .sheet import MARGIN, Sheet, head
 
 SIDE = TILE / style.DPI  # inches, of a tile
@@ -107,24 +107,12 @@ def draw_psf_gallery(gallery: PsfGallery, *, scale: Scale = "linear", decades: f
             paint_psf(axes, tiles[column], gallery.bands, gallery.reports[row][column], scale, decades)
             if row == 0:
                 head(axes, field_name(field))
-        _label(sheet, camera, gallery.depth_m, bottom)
+        blur = style.signed(float(camera.circle_of_confusion_px(gallery.depth_m)), 1)
+        about = [style.setting(camera.f_number, camera.focus_m), f"CoC {blur} px of {camera.pixel_um:.3g} µm"]
+        row_label(sheet, camera.lens.name, about, bottom + SIDE - 0.1, LEFT - MARGIN - 0.1)
         if any(report["status"] == "ok" for report in gallery.reports[row]):
             width = tiles.shape[-1] * camera.pixel_um
             psf_scale_bar(sheet, MARGIN, bottom + 0.24, SIDE, width, camera.pixel_um)
-    what = f"{decades:g} decades below each tile's maximum" if scale == "log" else "each tile scaled to its own maximum"
+    what = scale_text(scale, decades)
     sheet.footnote(f"{what}; up is up in the photograph; CoC: paraxial blur radius, positive beyond the focus", 0.12)
     return sheet.figure
-
-
-def _label(sheet: Sheet, camera: Camera, depth_m: float, bottom: float) -> None:
-    """Beside a row: the lens and how it is used."""
-    room = LEFT - MARGIN - 0.1
-    lines = style.wrapped(camera.lens.name, style.SMALL, 0.9 * room).split("\n")
-    y = bottom + SIDE - 0.1
-    for line in lines:
-        sheet.text(MARGIN, y, line, room=room, fontweight="bold", va="center")
-        y -= 0.14
-    blur = style.signed(float(camera.circle_of_confusion_px(depth_m)), 1)
-    for line in (style.setting(camera.f_number, camera.focus_m), f"CoC {blur} px of {camera.pixel_um:.3g} µm"):
-        sheet.text(MARGIN, y, line, room=room, color=style.FAINT, va="center")
-        y -= 0.14

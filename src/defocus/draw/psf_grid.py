@@ -20,7 +20,7 @@ from ..errors import DefocusError
 from ..psf.bands import Bands, BandsLike
 from ..psf.method import Method
 from . import style
-from .psf_plot import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, tile_side
+from .psf_plot import DECADES, Scale, check_scale, light_bar, paint_psf, psf_scale_bar, scale_text, tile_side
 from .sheet import Sheet, head
 
 FIELDS = (0.0, 0.5, 0.7, 1.0)
@@ -144,8 +144,7 @@ def draw_psf_grid(grid: PsfGrid, *, scale: Scale = "linear", decades: float = DE
     psf_scale_bar(sheet, left, BOTTOM - 0.12, side, grid.size * pixel_um, pixel_um)
     if scale == "log" or len(grid.bands.names) == 1:
         light_bar(sheet, (sheet.width - RIGHT - 1.5, BOTTOM - 0.21, 1.5, 0.09), len(grid.bands.names), scale, decades)
-    what = f"{decades:g} decades below each tile's maximum" if scale == "log" else "each tile scaled to its own maximum"
-    lines = "; ".join(text for text in (what, grid.footnote) if text).split("\n")
+    lines = "; ".join(filter(None, (scale_text(scale, decades), grid.footnote))).split("\n")
     for number, line in enumerate(reversed(lines)):
         sheet.footnote(line, 0.075 + 0.13 * number)
     return sheet.figure

@@ -10,7 +10,8 @@ share of a band's light that each pixel holds.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, cast, get_args
 
 import matplotlib
 import numpy as np
@@ -28,7 +29,7 @@ from ..psf.energy import UP, EncircledEnergy, encircled_energy, sections
 from ..psf.engine import Psf
 from ..srgb import to_srgb
 from . import style
-from .sheet import Box, Sheet, frame, plain_plot, show_picture
+from .sheet import MARGIN, Box, Sheet, frame, plain_plot, show_picture
 
 Scale = Literal["linear", "log"]
 DECADES = 4.0  # of a log picture
@@ -57,10 +58,9 @@ NUMBERS = (  # of a report: name, key, format, unit, factor
 
 def check_scale(scale: str) -> Scale:
     """The scale, if it is one."""
-    for name in get_args(Scale):
-        if scale == name:
-            return name
-    raise DefocusError(f"scale {scale!r}; known are {', '.join(get_args(Scale))}")
+    if scale not in get_args(Scale):
+        raise DefocusError(f"scale {scale!r}; known are {', '.join(get_args(Scale))}")
+    return cast(Scale, scale)
 
 
 def picture(psf: Light, bands: Bands, scale: Scale = "linear", decades: float = DECADES) -> Colours:
@@ -134,6 +134,19 @@ def psf_scale_bar(sheet: Sheet, x: float, y: float, width: float, length_um: flo
     bar = style.nice_length(0.75 * length_um)
     text = f"{bar / 1e3:g} mm" if bar >= 1e3 else f"{bar:g} µm"
     sheet.scale_bar(x, y, bar / length_um * width, f"{text}, {bar / pixel_um:.3g} px")
+
+
+def scale_text(scale: Scale, decades: float) -> str:
+    """What a tile's colours mean."""
+    return f"{decades:g} decades below each tile's maximum" if scale == "log" else "each tile scaled to its own maximum"
+
+
+def row_label(sheet: Sheet, name: str, about: Sequence[str], top: float, room: float) -> None:
+    """Beside a row of tiles, from `top` inches downwards: a name in bold, and fainter lines below it."""
+    lines = style.wrapped(name, style.SMALL, 0.9 * room).split("\n")
+    looks = [{"fontweight": "bold"}] * len(lines) + [{"color": style.FAINT}] * len(about)
+    for number, (line, look) in enumerate(zip((*lines, *about), looks, strict=True)):
+        sheet.text(MARGIN, top - 0.14 * number, line, room=room, va="center", **look)
 
 
 @style.look()

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from . import style
+from .pages import eight_bits
 
 Place = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, bottom, width, height in inches
@@ -107,8 +108,5 @@ def show_picture(axes: Axes, picture: Shaped[np.ndarray, "rows columns 3"], *, p
 
     With `pixels` each pixel is a square of one colour.
     """
-    if picture.dtype == np.uint16:
-        picture = (picture >> 8).astype(np.uint8)
-    elif picture.dtype != np.uint8:
-        picture = np.clip(picture, 0.0, 1.0)
-    axes.imshow(picture, interpolation="nearest" if pixels else "antialiased", origin="upper")
+    display = np.clip(picture, 0.0, 1.0) if picture.dtype.kind == "f" else eight_bits(picture)
+    axes.imshow(display, interpolation="nearest" if pixels else "antialiased", origin="upper")

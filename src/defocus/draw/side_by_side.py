@@ -1,15 +1,18 @@
-"""Pictures side by side: restorations with enlarged parts, pairs of a data set, a photograph and its depth.
+"""Pictures side by side: restorations with enlarged parts, what networks see in them (the paper's figures S10 and
+S15), pairs of a data set, a photograph and its depth.
 
 Pictures are uint8, uint16, or display values 0..1."""
 
 from __future__ import annotations
 
+import colorsys
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import matplotlib
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
@@ -27,6 +30,10 @@ CROP_COLOURS = (style.YELLOW, style.SKY, style.PURPLE, style.GREEN)
 SAMPLE, SAMPLE_EDGE, SAMPLE_GAP, SAMPLE_BETWEEN, CAPTION = 1.5, 0.2, 0.025, 0.2, 0.24  # inches
 DEPTH_WIDTH = 9.6  # inches
 DEPTH_PER_CENT = (1.0, 99.0)  # of the inverse depths that span the colours
+ERRORS, DISPARITIES = "magma", "viridis"
+TOP_PER_CENT = 99.0  # of the largest row's errors, where the colours end
+PAINT = 0.6  # of a segment's colour over the picture
+GOLDEN = 0.618034  # of a turn between the hues of two segments: neighbours differ
 
 Photo = Shaped[np.ndarray, "rows cols 3"]
 Crop = tuple[int, int, int]  # top, left and side, pixels
@@ -79,6 +86,55 @@ def draw_comparison(
             show_picture(inner, panel.picture[row : row + size, column : column + size], pixels=True)
             frame(inner, colour, 1.4)
     return sheet.figure
+
+
+def draw_depth_errors(
+    title: str,
+    pictures: Mapping[str, Photo],
+    errors: Mapping[str, Float[np.ndarray, "rows cols"]],
+    truth: Float[np.ndarray, "rows cols"],
+    measures: Mapping[str, str],
+) -> Figure:
+    """Pictures by name, and below each the error of its depth (0: black), one scale for all.
+
+    The picture without errors is the sharp one: below it is the disparity that counts as true, near in yellow.
+    """
+    top = max((float(np.percentile(error, TOP_PER_CENT)) for error in errors.values()), default=0.0)
+    panels = [Panel(name, measures.get(name, ""), picture) for name, picture in pictures.items()]
+    for name in pictures:
+        if name in errors:
+            panels.append(Panel("error of depth", f"0 … {top:.3g}", _shades(errors[name], 0.0, top, ERRORS)))
+        else:
+            low, high = float(truth.min()), float(truth.max())
+            panels.append(
+                Panel("its depth", f"disparity {low:.3g} … {high:.3g}", _shades(truth, low, high, DISPARITIES))
+            )
+    return draw_comparison(panels, (), title, columns=len(pictures))
+
+
+def draw_segments(
+    title: str,
+    pictures: Mapping[str, Photo],
+    labels: Mapping[str, Int[np.ndarray, "rows cols"]],
+    measures: Mapping[str, str],
+) -> Figure:
+    """Pictures by name, and below each its segments in colours; a label below 0 is no segment."""
+    panels = [Panel(name, measures.get(name, ""), picture) for name, picture in pictures.items()]
+    panels += [Panel("segments", "", _painted(picture, labels[name])) for name, picture in pictures.items()]
+    return draw_comparison(panels, (), title, columns=len(pictures))
+
+
+def _shades(values: Float[np.ndarray, "rows cols"], low: float, high: float, colours: str) -> Photo:
+    level = np.clip((values - low) / max(high - low, 1e-12), 0.0, 1.0)
+    return matplotlib.colormaps[colours](level)[..., :3]
+
+
+def _painted(picture: Photo, labels: Int[np.ndarray, "rows cols"]) -> Photo:
+    count = int(labels.max(initial=-1)) + 1
+    palette = np.array([colorsys.hsv_to_rgb(GOLDEN * n % 1.0, 0.75, 1.0) for n in range(count)] or [(0.0, 0.0, 0.0)])
+    grey = np.repeat(np.asarray(picture, float).mean(-1, keepdims=True), 3, axis=-1)
+    share = PAINT * (labels >= 0)[..., None]
+    return grey * (1.0 - share) + palette[np.maximum(labels, 0)] * share
 
 
 def plot_photograph(photograph: Photograph) -> Figure:

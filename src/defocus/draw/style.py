@@ -6,7 +6,6 @@ matplotlib's object interface inside `look()`, so that neither a user's settings
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import math
@@ -24,6 +23,7 @@ from matplotlib.textpath import TextPath
 
 from ..files.stores import check_output, write_file
 from ..glass import Medium
+from .pages import data_uri
 
 INK = "#222222"
 FAINT = "#777777"
@@ -107,8 +107,8 @@ def figure_bytes(figure: Figure, kind: str = ".png", *, dpi: float = DPI) -> byt
 def html_image(figure: Figure, *, dpi: float = 100.0) -> str:
     """An HTML `<img>` that holds a figure as a PNG, for notebooks and pages."""
     width = round(float(figure.get_figwidth()) * 100.0)
-    data = base64.b64encode(figure_bytes(figure, dpi=dpi)).decode("ascii")
-    return f'<img width="{width}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+    picture = data_uri(figure_bytes(figure, dpi=dpi), "png")
+    return f'<img width="{width}" style="max-width: 100%" src="{picture}">'
 
 
 def glass_tint(medium: Medium, *, plate: bool = False) -> tuple[float, float, float]:

@@ -19,6 +19,7 @@ from ..errors import MissingExtraError
 from ..files.exif import Metadata, srgb_profile
 from ..files.pictures import KINDS, PICTURES, encoded
 from ..files.stores import check_output, write_file, writing_file
+from .pages import eight_bits
 
 ANIMATIONS = (".gif", ".webp", ".mp4")
 STRIP_GAP_PX = 6
@@ -117,7 +118,7 @@ def _video(frames: Sequence[Image.Image], seconds: float) -> bytes:
 
 
 def _captioned(picture: Float[np.ndarray, "rows cols 3"], text: str) -> Image.Image:
-    image = Image.fromarray((np.clip(picture, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8))
+    image = Image.fromarray(eight_bits(picture))
     if text:
         size = max(10, image.height // 20)
         place = (size // 2, image.height - size - size // 2)

@@ -28,10 +28,10 @@ from ..errors import DatasetError, DefocusError, DepthError
 from ..files.ownership import OwnedFolder
 from ..files.pictures import PICTURES
 from ..scene.depth_models import IMAGENET, depth_anything, load_network
-from .measures import Display
+from .measures import Display, batch_of_one
 from .results import markdown_table, ranks
 from .table_file import slug
-from .test_sets import FileImage, Image, Progress, TestImage, each_in_turn, failure_noted
+from .test_sets import FileImage, Image, Progress, TestImage, each_in_turn, failure_noted, from_the_middle
 
 DEPTH_MODELS = {size.lower(): f"depth-anything/Depth-Anything-V2-{size}-hf" for size in ("Small", "Base", "Large")}
 SAM_MODELS = {size: f"facebook/sam2.1-hiera-{size}" for size in ("tiny", "small", "base-plus", "large")}
@@ -185,9 +185,7 @@ class TaskDrawings:
     @classmethod
     def spread(cls, folder: OwnedFolder, place: str, images: Sequence[TestImage], count: int) -> TaskDrawings:
         """Figures of `count` of the images, or of all."""
-        count = min(count, len(images))
-        some = [images[(2 * i + 1) * len(images) // (2 * count)].id for i in range(count)]
-        return cls(folder, {name: f"{place}/{slug(name)}" for name in some})
+        return cls(folder, {one.id: f"{place}/{slug(one.id)}" for one in from_the_middle(images, count)})
 
     @property
     def names(self) -> list[str]:
@@ -269,11 +267,6 @@ class _Network:
         self.device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         self._network = network.to(self.device)
 
-    def _pixels(self, display: Display) -> Any:
-        """A picture of display values 0..1 as a batch of one."""
-        planes = np.ascontiguousarray(display.transpose(2, 0, 1), np.float32)
-        return self._torch.from_numpy(planes)[None].to(self.device)
-
 
 class DisparityEstimator(_Network):
     """A relative Depth Anything V2, of the cache (`small`, `base`, `large`, or a name) or of a folder."""
@@ -291,7 +284,8 @@ class DisparityEstimator(_Network):
     def __call__(self, display: Float[np.ndarray, "h w 3"]) -> Float[np.ndarray, "h w"]:
         """Disparity of a picture of display values 0..1, in the network's own units."""
         with self._torch.inference_mode():
-            return depth_anything(self._torch, self._network, self._pixels(display)).float().cpu().numpy()
+            pixels = batch_of_one(display, self._torch, self.device)
+            return depth_anything(self._torch, self._network, pixels).float().cpu().numpy()
 
 
 def disparity_rmse(disparity: Float[np.ndarray, "h w"], truth: Float[np.ndarray, "_ _"], *, aligned: bool) -> float:
@@ -356,7 +350,7 @@ class Segmenter(_Network):
         torch = self._torch
         with torch.inference_mode():
             square = torch.nn.functional.interpolate(
-                self._pixels(display), (self._side, self._side), mode="bilinear", align_corners=False, antialias=True
+                batch_of_one(display, torch, self.device), (self._side,) * 2, mode="bilinear", antialias=True
             )
             mean, spread = (torch.tensor(v, device=self.device)[:, None, None] for v in IMAGENET)
             embeddings = self._network.get_image_embeddings((square - mean) / spread)

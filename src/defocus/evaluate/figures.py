@@ -15,7 +15,7 @@ from ..files.ownership import OwnedFolder
 from .measures import KINDS
 from .results import LEVELLED, PictureRecord, Problem, Results, level_means, number_text, picture_count
 from .table_file import TableRow, Test, slug
-from .test_sets import Image, TestImage, TestSet, failure_noted
+from .test_sets import Image, TestImage, TestSet, failure_noted, from_the_middle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,8 +55,7 @@ def picture_choice(results: Results, test: Test, opened: TestSet) -> list[TestIm
         images.sort(key=lambda item: blur.get(item.id, 0.0))
     elif first:
         images.sort(key=lambda item: -first.get(item.id, math.inf))
-    count = min(results.table.figures, len(images))
-    return [images[(2 * i + 1) * len(images) // (2 * count)] for i in range(count)]
+    return from_the_middle(images, results.table.figures)
 
 
 def choose_crops(

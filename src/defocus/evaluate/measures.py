@@ -114,6 +114,11 @@ def make_measure(name: str, *, files: Mapping[str, Path] | None = None, device: 
     return Measure(kind, functions[name], f"{name} 1")
 
 
+def batch_of_one(display: Display, torch: Any, device: Any) -> Any:
+    """A picture as a tensor [1, 3, rows, cols] on a device."""
+    return torch.from_numpy(np.ascontiguousarray(display.transpose(2, 0, 1)[None], np.float32)).to(device)
+
+
 def _lpips(file: Path | None, device: str | None) -> tuple[Compute, str]:
     from ..restore.deblurring import choose_device  # says so if torch is missing
     from ..restore.perceptual import Lpips
@@ -125,9 +130,8 @@ def _lpips(file: Path | None, device: str | None) -> tuple[Compute, str]:
 
     def distance(image: Display, truth: Display | None) -> float:
         assert truth is not None
-        pair = (np.ascontiguousarray(one.transpose(2, 0, 1)[None], np.float32) for one in (image, truth))
         with torch.inference_mode():
-            return float(network(*(torch.from_numpy(one).to(place) for one in pair)))
+            return float(network(*(batch_of_one(one, torch, place) for one in (image, truth))))
 
     weights = hashlib.sha256(b"".join(w.cpu().numpy().tobytes() for w in network.state_dict().values())).hexdigest()
     return distance, f"lpips 1 {weights[:16]}"
@@ -159,11 +163,10 @@ def pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute
         raise DefocusError(f"{name}: this version of pyiqa has another direction or another mode than we know of")
 
     def compute(image: Display, truth: Display | None) -> float:
-        pictures = [np.clip(one, 0.0, 1.0).transpose(2, 0, 1)[None] for one in (image, truth) if one is not None]
+        pictures = [np.clip(one, 0.0, 1.0) for one in (image, truth) if one is not None]
         try:
             with torch.no_grad():
-                tensors = [torch.from_numpy(np.ascontiguousarray(one, np.float32)).to(place) for one in pictures]
-                value = float(metric(*tensors))
+                value = float(metric(*(batch_of_one(one, torch, place) for one in pictures)))
         except (RuntimeError, AssertionError, ValueError, IndexError) as error:
             size = f"{image.shape[1]}×{image.shape[0]}"
             raise DefocusError(f"{name} of a picture of {size} pixels: {_first_line(error)}") from error

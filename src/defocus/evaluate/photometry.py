@@ -88,9 +88,12 @@ def match_light(
     radius2 = cell_means(_radius2(height, width)[..., None], cell)[..., 0]
     s, t, r2 = (values[good_cells] for values in (a, b, radius2))
     light = np.array(LUMINANCE)
-    exposure, corner = _falloff(s @ light, t @ light, r2)
+    # Stops, from the ratios of luminances; bright cells count more, as their noise is less.
+    dark, bright = s @ light, t @ light
+    exposure, corner = _robust_fit(np.stack([np.ones_like(r2), r2], axis=-1), np.log2(bright / dark), np.sqrt(dark))
     flat = t * np.exp2(-corner * r2)[:, None]
-    gains = [_gain(s[:, c], flat[:, c]) for c in range(3)]
+    noise = np.sqrt(s)
+    gains = [_robust_fit(noise[:, c, None], flat[:, c] / noise[:, c])[0] for c in range(3)]
     matrix, offset = _affine(s, flat, np.diag(gains))
     fitted = (s @ matrix.T + offset) * np.exp2(corner * r2)[:, None]
     return Photometry(
@@ -128,24 +131,17 @@ def _robust(residual: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     return np.square(np.maximum(1.0 - np.square(residual / width), 0.0))
 
 
-def _falloff(s: Float[np.ndarray, "n"], t: Float[np.ndarray, "n"], r2: Float[np.ndarray, "n"]) -> tuple[float, float]:
-    """Exposure and corner, in stops, from the ratios of luminances; bright cells count more, as their noise is less."""
-    ratio = np.log2(t / s)
-    base = np.sqrt(s)
-    design = np.stack([np.ones_like(r2), r2], axis=-1)
-    stops = np.array([float(np.median(ratio)), 0.0])
+def _robust_fit(
+    design: Float[np.ndarray, "n unknowns"], target: Float[np.ndarray, "n"], base: Float[np.ndarray, "n"] | float = 1.0
+) -> list[float]:
+    """What brings the design nearest to the target, by squares weighted with `base`, less for outliers; from the median
+    of their ratio in the first unknown."""
+    solution = np.zeros(design.shape[1])
+    solution[0] = np.median(target / design[:, 0])
     for _ in range(15):
-        root = np.sqrt(base * _robust(ratio - design @ stops))
-        stops = np.linalg.lstsq(design * root[:, None], ratio * root, rcond=None)[0]
-    return float(stops[0]), float(stops[1])
-
-
-def _gain(s: Float[np.ndarray, "n"], t: Float[np.ndarray, "n"]) -> float:
-    gain = float(np.median(t / s))
-    for _ in range(15):
-        weight = _robust((t - gain * s) / np.sqrt(s)) / s
-        gain = float((weight * s * t).sum() / (weight * s * s).sum())
-    return gain
+        root = np.sqrt(base * _robust(target - design @ solution))
+        solution = np.linalg.lstsq(design * root[:, None], target * root, rcond=None)[0]
+    return [float(value) for value in solution]
 
 
 def _affine(

@@ -53,11 +53,9 @@ def blur_map(grey: Float[np.ndarray, "h w"], *, block_px: int = 64) -> BlurMap:
     rows, cols = (max(1, n // block) for n in values.shape)
     index = (y * rows // values.shape[0]) * cols + x * cols // values.shape[1]
     medians = np.full(rows * cols, np.nan)
-    counts = np.bincount(index, minlength=rows * cols)
-    order = np.argsort(index, kind="stable")
-    for number, part in enumerate(np.split(sigma[order], np.cumsum(counts)[:-1])):
-        if part.size >= FEWEST:
-            medians[number] = np.median(part)
+    with_edges = np.flatnonzero(np.bincount(index, minlength=rows * cols) >= FEWEST)
+    if with_edges.size:
+        medians[with_edges] = ndimage.median(sigma, index, with_edges)
     return BlurMap(medians.reshape(rows, cols))
 
 

@@ -131,6 +131,10 @@ class Results:
                 values = {row: of_row - base for row, of_row in values.items()}
         return {row: _mean(of_row, draws) for row, of_row in values.items()}
 
+    def all_means(self, test: str, *, minus: str | None = None) -> dict[str, dict[str, Mean]]:
+        """Means of each row by measure, of the measures that any row of the test set has."""
+        return {metric: self.means(test, metric, minus=minus) for metric in self.metrics(test)}
+
     def as_json(self) -> dict[str, Any]:
         """All means, intervals, levels, notes and problems; numbers that are infinite as text."""
 
@@ -280,64 +284,59 @@ def compare(results: Results) -> str:
 
 def main_table(results: Results, test: Test) -> str:
     """A row for each model and training set; the input takes no part in the ranking."""
-    metrics = results.metrics(test.key)
-    means = {metric: results.means(test.key, metric) for metric in metrics}
-    places = {metric: _ranks(results, means[metric], metric) for metric in metrics}
+    means = results.all_means(test.key)
+    places = {metric: _ranks(results, of_metric, metric) for metric, of_metric in means.items()}
     rows = []
     for row in results.table.rows:
-        counts = sorted({means[m][row.key].count for m in metrics if row.key in means[m]})
-        cells = [_ranked(means[m].get(row.key), m, places[m].get(row.key)) for m in metrics]
+        counts = sorted({of_metric[row.key].count for of_metric in means.values() if row.key in of_metric})
+        cells = [_ranked(means[m].get(row.key), m, places[m].get(row.key)) for m in means]
         rows.append([words(row.label), words(row.trained_on) or NOTHING, "/".join(map(str, counts)) or "0", *cells])
-    return markdown_table(["Model", "Trained on", "Pictures", *(KINDS[m].heading for m in metrics)], rows)
+    return markdown_table(["Model", "Trained on", "Pictures", *_headings(means)], rows)
 
 
 def paper_comparison(results: Results, test: Test) -> str:
     """Our means beside those that the paper prints; empty where the table does not ask for them, or it has none."""
     if not results.table.paper:
         return ""
-    metrics = results.metrics(test.key)
-    means = {metric: results.means(test.key, metric) for metric in metrics}
+    means = results.all_means(test.key)
     rows = []
     for row in results.table.rows:
-        paper = published_values(row, test)
-        cells = []
-        for metric in metrics:
-            ours = means[metric].get(row.key)
-            numbers = (math.nan if ours is None else ours.value, paper.get(metric, math.nan))
-            cells.append(" / ".join(number_text(number, KINDS[metric].decimals) for number in numbers))
-        if paper:
+        if paper := published_values(row, test):
+            theirs = {m: number_text(paper.get(m, math.nan), KINDS[m].decimals) for m in means}
+            cells = [f"{_number(means[m].get(row.key), m)} / {theirs[m]}" for m in means]
             rows.append([words(row.title), *cells])
-    heads = ["Row", *(KINDS[m].heading for m in metrics)]
-    return "Ours / the paper's:\n\n" + markdown_table(heads, rows) if rows else ""
+    return "Ours / the paper's:\n\n" + markdown_table(["Row", *_headings(means)], rows) if rows else ""
 
 
 def interval_table(results: Results, test: Test) -> str:
     """Means and the ends of their intervals."""
-    metrics = results.metrics(test.key)
-    means = {metric: results.means(test.key, metric) for metric in metrics}
-    rows = [[words(row.title), *(_interval(means[m].get(row.key), m) for m in metrics)] for row in results.table.rows]
-    return markdown_table(["Row", *(KINDS[m].heading for m in metrics)], rows)
+    means = results.all_means(test.key)
+    rows = [[words(row.title), *(_interval(means[m].get(row.key), m) for m in means)] for row in results.table.rows]
+    return markdown_table(["Row", *_headings(means)], rows)
+
+
+def _headings(metrics: Iterable[str]) -> list[str]:
+    return [KINDS[metric].heading for metric in metrics]
 
 
 def difference_table(results: Results, test: Test) -> str:
     """Differences of each row to the best one by the first measure; empty with less than two rows."""
-    metrics = results.metrics(test.key)
-    rivals = {row.key for row in results.table.rows if row.kind != "input"}
-    first = results.means(test.key, metrics[0]) if metrics else {}
-    rivals &= first.keys()
+    metric = next(iter(results.metrics(test.key)), "")
+    first = results.means(test.key, metric)
+    rivals = [row for row in results.table.rows if row.kind != "input" and row.key in first]
     if len(rivals) < 2:
         return ""
-    better = max if KINDS[metrics[0]].higher_is_better else min
-    best = better((row for row in results.table.rows if row.key in rivals), key=lambda row: first[row.key].value)
-    means = {metric: results.means(test.key, metric, minus=best.key) for metric in metrics}
+    better = max if KINDS[metric].higher_is_better else min
+    best = better(rivals, key=lambda row: first[row.key].value)
+    means = results.all_means(test.key, minus=best.key)
     rows = [
-        [words(row.title), *(_interval(means[m].get(row.key), m, signed=True) for m in metrics)]
+        [words(row.title), *(_interval(means[m].get(row.key), m, signed=True) for m in means)]
         for row in results.table.rows
         if row is not best
     ]
     title = words(best.title)
     above = f"Differences to {title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
-    return above + "\n\n" + markdown_table(["Row", *(f"Δ {KINDS[m].label}" for m in metrics)], rows)
+    return above + "\n\n" + markdown_table(["Row", *(f"Δ {KINDS[m].label}" for m in means)], rows)
 
 
 def level_table(results: Results, test: Test, metric: str) -> str:

@@ -395,6 +395,12 @@ def evenly_spread(images: Sequence[TestImage], count: int | None) -> list[TestIm
     return [images[number * len(images) // count] for number in range(count)]
 
 
+def from_the_middle(images: Sequence[TestImage], count: int) -> list[TestImage]:
+    """So many of the images, each from the middle of an equal part of them."""
+    count = min(count, len(images))
+    return [images[(2 * number + 1) * len(images) // (2 * count)] for number in range(count)]
+
+
 def each_in_turn(images: Sequence[TestImage], action: str, progress: Progress | None) -> Iterator[TestImage]:
     """The images, each announced before its turn."""
     for number, image in enumerate(images):

@@ -139,7 +139,7 @@ def read_metadata(path: str | Path, size: tuple[int, int]) -> Metadata:
         with Image.open(path) as image:
             profile = image.info.get("icc_profile")
             if image.format == "TIFF":
-                exif = _tiff_block(image.getexif())
+                exif = _block_bytes(_descriptive(image.getexif()))
             elif block := image.info.get("exif"):
                 exif = upright(bytes(block).removeprefix(HEAD), size)
     except (Image.DecompressionBombError, OSError, SyntaxError) as error:
@@ -190,11 +190,6 @@ def _write_over(data: bytearray, order: str, entries: dict[int, tuple[int, int]]
             raise ValueError(f"tag {tag:#x} has 16 bits, and {value} needs more")
         if kind in (_SHORT, _LONG):
             struct.pack_into(order + ("H" if kind == _SHORT else "I"), data, place, value)
-
-
-def _tiff_block(tags: Image.Exif) -> bytes | None:
-    """New block of the descriptive entries of a TIFF file and of its EXIF and GPS parts."""
-    return _block_bytes(_descriptive(tags))
 
 
 def _descriptive(tags: Image.Exif) -> Image.Exif:

@@ -51,7 +51,7 @@ class Journal:
     def write(self, name: str, **entry: Any) -> None:
         """Append the line of a thing. Raises `DatasetError` if it cannot be written."""
         line = json.loads(json.dumps({self.key: name} | entry))
-        text = json.dumps(line | {SUM: _checksum(line)}) + "\n"
+        text = json.dumps(line | {SUM: checksum(line)[:16]}) + "\n"
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
@@ -71,10 +71,11 @@ def _read_line(line: bytes) -> Entry | None:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(entry, dict) or entry.pop(SUM, None) not in (None, _checksum(entry)):
+    if not isinstance(entry, dict) or entry.pop(SUM, None) not in (None, checksum(entry)[:16]):
         return None
     return entry
 
 
-def _checksum(entry: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()[:16]
+def checksum(entry: Mapping[str, Any]) -> str:
+    """The sha256 of a mapping as JSON, keys sorted."""
+    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()

@@ -15,14 +15,14 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import FileError, OwnershipError
-from .journal import Journal
+from .journal import Journal, checksum
 from .stores import SUFFIX, Store, open_store
 
 MARK, FILES, LOCK = ".defocus-folder.json", ".defocus-files.jsonl", ".lock"
@@ -41,7 +41,7 @@ class Mark:
     def as_bytes(self) -> bytes:
         """The mark's file."""
         facts = {"defocus folder": VERSION, "kind": self.kind, "identity": self.identity}
-        return json.dumps(facts | {"check": _checksum(facts)}).encode() + b"\n"
+        return json.dumps(facts | {"check": checksum(facts)}).encode() + b"\n"
 
 
 def read_mark(store: Store) -> Mark | None:
@@ -55,7 +55,7 @@ def read_mark(store: Store) -> Mark | None:
         version = facts["defocus folder"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise OwnershipError("is damaged; if the folder is yours to lose, remove it", file=store.place(MARK)) from error
-    if version != VERSION or check != _checksum(facts):
+    if version != VERSION or check != checksum(facts):
         raise OwnershipError(f"is damaged, or of another version than {VERSION}", file=store.place(MARK))
     return mark
 
@@ -70,7 +70,7 @@ def claim(store: Store, kind: str) -> Mark:
         others = strangers(store)
         if others:
             raise OwnershipError(
-                f"holds {_listed(others)} and was not made for {_article(kind)}: choose a new or an empty folder",
+                f"holds {listed(others)} and was not made for {_article(kind)}: choose a new or an empty folder",
                 file=store.root,
             )
         mark = Mark(kind, uuid.uuid4().hex)
@@ -260,13 +260,10 @@ def _status(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _checksum(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
 def _article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def listed(names: Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")

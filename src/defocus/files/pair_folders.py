@@ -35,12 +35,8 @@ from .stores import Store, open_store
 
 LEDGER, JSON_LINES, PLAN = "ledger.sqlite", "pairs.jsonl", "plan.json"
 ROLES = ("blurred", "sharp", "left", "right")
-PLANES = (
-    "depth",
-    "blur_radius",
-    "shift_x",
-    "shift_y",
-)  # labels that are planes of floats; a focal stack is pictures again
+# Labels that are planes of floats; a focal stack is pictures again.
+PLANES = ("depth", "blur_radius", "shift_x", "shift_y")
 SPLITS = {"train": ("train",), "validation": ("validation", "val", "valid"), "test": ("test",)}  # and others' names
 # What people call a folder of blurred pictures and the one of sharp pictures beside it.
 BLURRED = ("source", "input", "inputC", "blur", "blurred", "image", "images", "defocused")

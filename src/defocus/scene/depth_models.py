@@ -30,11 +30,7 @@ MODELS = {
     "depth-anything-indoor": "depth-anything/Depth-Anything-V2-Metric-Indoor-Large-hf",
     "depth-anything-outdoor": "depth-anything/Depth-Anything-V2-Metric-Outdoor-Large-hf",
 }
-KINDS = {
-    "depth-pro": "depth_pro",
-    "depth-anything-indoor": "depth_anything",
-    "depth-anything-outdoor": "depth_anything",
-}
+CLASSES = {"depth_pro": "DepthProForDepthEstimation", "depth_anything": "DepthAnythingForDepthEstimation"}  # by kind
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class DepthNetwork:
     ) -> None:
         check_model(model)
         self.source = MODELS[model] if weights is None else str(weights)
-        self._kind = KINDS[model]
+        self._kind = "depth_pro" if model == "depth-pro" else "depth_anything"
         self._torch, network = _load(self.source, self._kind)
         self._device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         self._network = network.to(self._device)
@@ -135,8 +131,7 @@ def _load(source: str, kind: str) -> tuple[Any, Any]:
         if kind == "depth_anything" and config.depth_estimation_type != "metric":
             raise DepthError(f"{source} gives relative depth, no metres; use a checkpoint with Metric in its name")
 
-    names = {"depth_pro": "DepthProForDepthEstimation", "depth_anything": "DepthAnythingForDepthEstimation"}
-    return load_network(source, kind, names[kind], check, published=MODELS.values())
+    return load_network(source, kind, CLASSES[kind], check, published=MODELS.values())
 
 
 def load_network(

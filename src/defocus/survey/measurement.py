@@ -32,6 +32,10 @@ PUPIL_SAMPLES = 33  # rays across a bundle
 LENSES_AT_ONCE = {"cpu": 64, "gpu": 256}  # a GPU waits for every surface, however many lenses there are
 FEW = 250  # lenses that are measured sooner by a program that compiles fast and runs slowly
 WORTH_A_PROGRAM = 2_000  # lenses of one bucket; compiling takes as long as so many lenses' padding
+FIRST_ORDER_LENGTHS = (  # that a measurement has, in mm
+    "focal_length", "back_focal_distance", "total_track", "stop_radius",
+    "entrance_pupil", "entrance_pupil_radius", "exit_pupil", "exit_pupil_radius",
+)  # fmt: skip
 FEWEST_RAYS = 12  # of PUPIL_SAMPLES²; fewer say nothing about a wavefront
 
 
@@ -193,23 +197,10 @@ def _row(measured: _BatchMeasurement, i: int, radius: float) -> Measurement:
     elif not lit[1]:
         problems.append("no light at the edge: the clear apertures block it")
     waves = field.path_range / (D_LINE_NM * 1e-6)
-    numbers = {
-        "focal_length_mm": data.focal_length,
-        "f_number": data.f_number,
-        "na": data.na,
-        "back_focal_distance_mm": data.back_focal_distance,
-        "image_radius_mm": radius,
-        "total_track_mm": data.total_track,
-        "stop_radius_mm": data.stop_radius,
-        "tsc_mm": measured.tsc[i],
-        "cc_mm": measured.cc[i],
-        "tac_mm": measured.tac[i],
-        "entrance_pupil_mm": data.entrance_pupil,
-        "entrance_pupil_radius_mm": data.entrance_pupil_radius,
-        "exit_pupil_mm": data.exit_pupil,
-        "exit_pupil_radius_mm": data.exit_pupil_radius,
-        "exit_pupil_to_image_mm": data.image_plane - data.exit_pupil,
-    }
+    numbers = {"f_number": data.f_number, "na": data.na, "image_radius_mm": radius}
+    numbers |= {f"{name}_mm": getattr(data, name) for name in FIRST_ORDER_LENGTHS}
+    numbers |= {f"{name}_mm": getattr(measured, name)[i] for name in ("tsc", "cc", "tac")}
+    numbers["exit_pupil_to_image_mm"] = data.image_plane - data.exit_pupil
     if reached:
         numbers["half_field_deg"] = math.degrees(float(field.angle[1]))
     if lit[0]:

@@ -268,6 +268,14 @@ def check_glass(
     raise LensError(f"object space: {text}" if surface is None else text, surface=surface)
 
 
+def power_series(surface: Surface) -> tuple[int, list[float]]:
+    """The step between powers of r, 2 where all of a surface's terms are even, and the coefficients of r^step,
+    r^(2 step), … up to the highest term; a surface without terms has a zero of r²."""
+    terms = dict(surface.aspheric)
+    step = 2 if all(power % 2 == 0 for power in terms) else 1
+    return step, [terms.get(power, 0.0) for power in range(step, max(terms, default=2) + 1, step)]
+
+
 def table_rows(medium: Medium) -> list[tuple[float, float]]:
     """Wavelengths (nm) and indices of a tabulated glass; of one index, the d line stands for all."""
     c = medium.coefficients

@@ -14,7 +14,7 @@ from ...errors import LensError
 from ...glass import Medium
 from ..first_order import entrance_pupil_diameter, f_number, focal_length
 from ..prescription import Lens, Surface
-from .assemble import refuse_states
+from .assemble import power_series, refuse_states
 from .text import clean
 
 
@@ -53,9 +53,7 @@ def _surface(lens: Lens, i: int, s: Surface) -> dict[str, Any]:
         return common | {"type": "Aperture", "is_square": False, "diffraction": False} | stop
     shape: dict[str, Any] = {"type": "Spheric", "r": s.semi_diameter, "c": s.curvature}
     if s.is_aspheric:
-        terms, highest = dict(s.aspheric), max((power for power, _ in s.aspheric), default=2)
-        values = [terms.get(power, 0.0) for power in range(2, highest + 1, 2)]
-        shape |= {"type": "Aspheric", "k": s.conic, "ai": values, "use_ai2": True}
+        shape |= {"type": "Aspheric", "k": s.conic, "ai": power_series(s)[1], "use_ai2": True}
     return common | shape | (stop if i == lens.stop else {})
 
 

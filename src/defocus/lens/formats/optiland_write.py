@@ -15,7 +15,7 @@ from ...glass.dispersion import CONSTANT
 from ...glass.medium import RANGE_SLACK
 from ..first_order import entrance_pupil_diameter
 from ..prescription import Lens, Surface
-from .assemble import field_or_stand_in, refuse_states, sampled_indices
+from .assemble import field_or_stand_in, power_series, refuse_states, sampled_indices
 from .text import clean
 
 _FIELDS = {
@@ -114,8 +114,7 @@ def _geometry(s: Surface, z: float) -> dict[str, Any]:
         if math.isinf(s.radius):
             return _plane(z)
         return {"type": "StandardGeometry", "cs": _frame(z), "radius": s.radius, "conic": s.conic}
-    terms, highest = dict(s.aspheric), s.aspheric[-1][0]
-    step = 2 if all(power % 2 == 0 for power in terms) else 1
+    step, terms = power_series(s)
     return {
         "type": "EvenAsphere" if step == 2 else "OddAsphere",
         "cs": _frame(z),
@@ -123,7 +122,7 @@ def _geometry(s: Surface, z: float) -> dict[str, Any]:
         "conic": s.conic,
         "tol": 1e-10,
         "max_iter": 100,
-        "coefficients": [terms.get(power, 0.0) for power in range(step, highest + 1, step)],
+        "coefficients": terms,
     }
 
 

@@ -15,13 +15,13 @@ from ...errors import LensError
 from ...glass import Medium, find_glass
 from ..first_order import entrance_pupil_diameter
 from ..prescription import MAX_LENGTH, Lens, Surface
-from .assemble import check_glass, field_or_stand_in, table_rows
+from .assemble import check_glass, field_or_stand_in, power_series, table_rows
 from .text import clean, curvature_text, scaled_text
 from .zemax import REMARK, REMARK_VERSION
 
 _APERTURES = {"entrance_pupil_diameter": "ENPD", "f_number": "FNUM", "object_na": "OBNA"}
 _FIELDS = ("angle_deg", "object_height", "paraxial_image_height", "real_image_height")
-_EVEN_TERMS = 16  # EVENASPH reaches r¹⁶
+_EVEN_TERMS = 8  # EVENASPH reaches r¹⁶
 _TABLE_ROWS = 4  # on a NOTE line
 _MAX_STATES = 200
 _PLANE = ("  TYPE STANDARD", '  CURV 0.0 0 0 0 0 ""')
@@ -170,12 +170,12 @@ def _shape(s: Surface) -> tuple[str, list[str]]:
     """The surface's type, and its aspheric terms."""
     if not s.aspheric:
         return "STANDARD", []
-    terms, highest = dict(s.aspheric), s.aspheric[-1][0]
-    step = 2 if all(p % 2 == 0 for p in terms) else 1
-    if step == 2 and highest <= _EVEN_TERMS:
-        return "EVENASPH", [f"  PARM {p // 2} {_number(terms.get(p, 0.0))}" for p in range(2, _EVEN_TERMS + 1, 2)]
-    values = [highest // step, 1.0, *(terms.get(p, 0.0) for p in range(step, highest + 1, step))]
-    lines = [f'  XDAT {i} {_number(value)} 0 0 1.0 0.0 0 ""' for i, value in enumerate(values, start=1)]
+    step, terms = power_series(s)
+    if step == 2 and len(terms) <= _EVEN_TERMS:
+        terms += [0.0] * (_EVEN_TERMS - len(terms))
+        return "EVENASPH", [f"  PARM {k} {_number(term)}" for k, term in enumerate(terms, start=1)]
+    values = enumerate([len(terms), 1.0, *terms], start=1)
+    lines = [f'  XDAT {i} {_number(value)} 0 0 1.0 0.0 0 ""' for i, value in values]
     return "XASPHERE" if step == 2 else "XOSPHERE", lines
 
 
