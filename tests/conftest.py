@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ FAMILIES = {
         "test_analysis.py",
         "test_psf.py",
         "test_rays_and_waves.py",
+        "test_pixel_integral.py",
         "test_cli_blur.py",
         "test_lens_defocus.py",
         "test_alignment.py",
@@ -116,6 +118,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker("long"):
                 item.add_marker(pytest.mark.skip(reason="takes long: set DEFOCUS_LONG_TESTS=1"))
     items.sort(key=lambda item: FAMILY_OF.get(item.path.name, (len(FAMILY_OF), ""))[0])
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: to look for garbage among it, time and again, takes as long as many a test."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,6 +6,7 @@ Pictures are tiny, and finished ones have discs for PSFs: the page is looked at 
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import shlex
 import shutil
@@ -30,7 +31,8 @@ from defocus.app.job_line import Report
 from defocus.app.shots import Shot
 from defocus.draw import compute_psf_grid
 
-pytest.importorskip("gradio", reason="the extra [web] is not installed")
+if importlib.util.find_spec("gradio") is None:  # which takes seconds to import, in the process that opens the page
+    pytest.skip("the extra [web] is not installed", allow_module_level=True)
 selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
 DRIVER = shutil.which("chromedriver")

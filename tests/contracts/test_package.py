@@ -19,7 +19,6 @@ from defocus.srgb import from_srgb, to_srgb
 
 ROOT = Path(defocus.__file__).parent
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 
 # What is still to be mended: these lists only become shorter.
 WITHOUT_PUBLIC_NAMES: set[str] = set()
@@ -27,6 +26,14 @@ SAME_FILES: set[str] = set()
 # Participles say what happened to a thing, not what it is: how often they may be used as names.
 PARTICIPLES = {"told", "made", "found", "seen", "known", "wanted", "given", "chosen"}
 MOST_PARTICIPLES = 85
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """The syntax of every file of the package."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py"))
+    }
 
 
 def _fresh(code: str) -> str:
@@ -67,13 +74,13 @@ def test_every_package_lists_its_public_names(package: str) -> None:
         assert set(names) & {path.stem for path in (ROOT / package).iterdir()} == set()
 
 
-def test_no_two_files_have_the_same_name() -> None:
-    names = [Path(file).stem for file in TREES if not Path(file).stem.startswith("__")]
+def test_no_two_files_have_the_same_name(trees: dict[str, ast.Module]) -> None:
+    names = [Path(file).stem for file in trees if not Path(file).stem.startswith("__")]
     assert _twice(names) - SAME_FILES == set()
 
 
-def test_no_two_classes_have_the_same_name() -> None:
-    names = [node.name for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+def test_no_two_classes_have_the_same_name(trees: dict[str, ast.Module]) -> None:
+    names = [node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     assert _twice(names) == set()
 
 
@@ -81,10 +88,10 @@ def _twice(names: list[str]) -> set[str]:
     return {name for name in names if names.count(name) > 1}
 
 
-def test_names_say_what_a_thing_is() -> None:
+def test_names_say_what_a_thing_is(trees: dict[str, ast.Module]) -> None:
     uses = Counter(
         file.partition("/")[0]
-        for file, tree in TREES.items()
+        for file, tree in trees.items()
         for node in ast.walk(tree)
         for name in _names(node)
         if name in PARTICIPLES

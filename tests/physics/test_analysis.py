@@ -26,6 +26,12 @@ def gauss() -> Analysis:
 
 
 @pytest.fixture(scope="module")
+def green(gauss: Analysis) -> Analysis:
+    """The double Gauss at one wavelength."""
+    return Analysis(gauss.camera, fields=FIELDS, bands=Bands(("main",), ((555.0,),), ((1.0,),)))
+
+
+@pytest.fixture(scope="module")
 def flawless() -> Analysis:
     """On the axis of a perfect lens; out of focus for spots."""
     return Analysis(Camera(perfect(100.0, 3.0), sensor_shift_mm=0.0), fields=(0.0,))
@@ -42,17 +48,16 @@ def test_mtf_of_a_perfect_lens(flawless: Analysis) -> None:
     assert flawless.encircled_energy().strehl[0] == pytest.approx(1.0, abs=2e-3)
 
 
-def test_mtf_is_the_autocorrelation_of_the_sampled_pupil(gauss: Analysis) -> None:
+def test_mtf_is_the_autocorrelation_of_the_sampled_pupil(gauss: Analysis, green: Analysis) -> None:
     row, wave, cells = 2, 2, 1024
     pupil = jax.tree.map(lambda leaf: leaf[row, wave], gauss.wavefronts.pupil)
     field, energy, _ = map(np.asarray, sample_pupil(jax.tree.map(jnp.asarray, pupil), cells))
-    single = Analysis(gauss.camera, fields=FIELDS, bands=Bands(("main",), ((555.0,),), ((1.0,),)))
     for axis, name in ((1, "sagittal"), (0, "tangential")):
         steps = 18
         frequency = steps * 2.0 * pupil.half[1 - axis] / cells / pupil.wavelength
         ahead, behind = np.delete(field, range(steps), axis), np.delete(field, range(cells - steps, cells), axis)
         value = abs(np.vdot(behind, ahead)) / energy
-        curve = getattr(single.mtf([float(frequency)]), name)
+        curve = getattr(green.mtf([float(frequency)]), name)
         assert curve[row, 0] == pytest.approx(value, abs=1e-3)
 
 
@@ -96,9 +101,9 @@ def test_spots_out_of_focus(flawless: Analysis) -> None:
     np.testing.assert_allclose(energy.diffraction[0], inside, atol=0.06)  # fringes
 
 
-def test_light_in_circles_of_sharp_and_blurred_fields_together(gauss: Analysis) -> None:
+def test_light_in_circles_of_sharp_and_blurred_fields_together(green: Analysis) -> None:
     """One axis of radii for all: the cells of the sharpest field are several times as wide as its Airy disc."""
-    energy = gauss.encircled_energy()
+    energy = green.encircled_energy()
     assert energy.diffraction.max() <= 1.001
     np.testing.assert_allclose(energy.diffraction[:, 20:], energy.geometric[:, 20:], atol=0.03)
     assert (np.diff(energy.diffraction, axis=1) > -1e-6).all()
