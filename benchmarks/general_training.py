@@ -2,10 +2,11 @@
 
     python benchmarks/general_training.py prepare --photos FOLDER --lenses FOLDER    # here: device-data/general
     python benchmarks/general_training.py data WORK [--tests N]                      # pairs to validate and test with
-    python benchmarks/general_training.py bank WORK [--settings N]                   # PSFs, photographs to learn from
+    python benchmarks/general_training.py psfs WORK [--settings N] [--psfs FOLDER]   # through the lenses to learn from
+    python benchmarks/general_training.py bank WORK [--psfs FOLDER]                  # them, and photographs
     python benchmarks/general_training.py train WORK --minutes M [--start WEIGHTS] [--set KEY=VALUE] [--out F]
     python benchmarks/general_training.py judge WORK --weights FILE [--out F]        # on unseen lenses and photographs
-    python benchmarks/general_training.py all WORK --seconds 200 --minutes M         # the last three, M minutes in all
+    python benchmarks/general_training.py all WORK --seconds 200 --minutes M         # all five, M minutes in all
     python benchmarks/general_training.py card --weights FILE --index INDEX.csv --out F  # of the reports of `all` in F
     python benchmarks/general_training.py --quick                                    # all of it, tiny, on a processor
 
@@ -53,6 +54,7 @@ SCENES = amount(4000, quick=8)  # that training pairs are cut from, if there is 
 PER_SCENE = 2
 CIRCLES_PX = (1600, 3200, 6400)  # pixels across the image circle: reduced photographs to full resolution
 CHUNK = amount(96, quick=6)  # pairs made together
+SETTINGS_AT_ONCE = 48  # settings whose PSFs are computed together, and lie in one file
 COUNTS = amount({"test": 360, "validation": 48}, quick={"test": 3, "validation": 2})
 SEEDS = {"test": 1, "validation": 2, "train": 3}
 TRAIN_BLUR = {"levels_px": [1, 2, 4, 8, 16], "weights": [1.0, 1.5, 2.0, 2.0, 2.0]}
@@ -90,7 +92,7 @@ def plan_of(data: Path, blur: dict[str, Any], circle_px: int = CIRCLES_PX[0]) ->
         "test": {"pairs": COUNTS["test"], "image_fraction": 0.2, "lens_fraction": 0.2},
         "patch": {"size": side, "kernel": 64, "photograph": [side + 96, side + 32]},
         "limits": {"coc_px": 16, "samples": 1e6 if is_quick() else 1536},
-        "psf": {"kind": "gaussian"} if is_quick() else {"bands": "rgb"},
+        "psf": {"kind": "gaussian"} if is_quick() else {"bands": "rgb", "exact": False},
         "blur": blur,
         "sensor": {"circle_px": circle_px},
         "select": {"surplus": 0, "sharpness": False},
@@ -168,24 +170,38 @@ def unpack(arguments: argparse.Namespace) -> Path:
     return Path(own)
 
 
+def make_psfs(arguments: argparse.Namespace) -> None:
+    """PSFs of the bank's settings, in files of some of them: those that are there already are not made again."""
+    from defocus.synth.bank import find_setting_psfs
+    from defocus.synth.lens_pool import find_lenses
+
+    begin, data = time.perf_counter(), unpack(arguments)
+    plan, folder = plan_of(data, TRAIN_BLUR), arguments.psfs or data / "psfs"
+    folder.mkdir(parents=True, exist_ok=True)
+    starts = range(0, arguments.settings, SETTINGS_AT_ONCE)
+    missing = [first for first in starts if not (folder / f"{first:06d}.npz").is_file()]
+    pool = find_lenses(plan) if missing else None
+    for first in missing:
+        numbers = range(first, min(first + SETTINGS_AT_ONCE, arguments.settings))
+        own = find_setting_psfs(plan, "train", numbers, pixels_across=CIRCLES_PX, pool=pool)
+        own.save(folder / f"{first:06d}.npz")
+        print(f"{time.perf_counter() - begin:.0f} s: {numbers.stop} of {arguments.settings} settings", flush=True)
+
+
 def make_psf_bank(arguments: argparse.Namespace) -> None:
     """The bank that the training learns from, in WORK/bank, unless it is there."""
-    from defocus.synth.bank import bank_batch, make_bank
+    from defocus.synth.bank import SettingPsfs, bank_batch, make_bank
 
     if (arguments.work / "bank" / "bank.json").is_file():
         return
-    begin = time.perf_counter()
-    plan = plan_of(unpack(arguments), TRAIN_BLUR)
-
-    def show(done: int, total: int) -> None:
-        print(f"{time.perf_counter() - begin:.0f} s: {done} of {total} settings", flush=True)
-
-    bank = make_bank(plan, "train", arguments.settings, pixels_across=CIRCLES_PX, progress=show)
+    begin, data = time.perf_counter(), unpack(arguments)
+    files = sorted((arguments.psfs or data / "psfs").glob("*.npz"))
+    bank = make_bank(plan_of(data, TRAIN_BLUR), "train", SettingPsfs.load(files))
     facts = {"settings": len(bank.psfs), "psfs": bank.psfs.shape[0] * bank.psfs.shape[1], "machine": machine(),
              "photographs": len(bank.places), "seconds": time.perf_counter() - begin}  # fmt: skip
     bank.save(arguments.work / "bank", facts)
     (arguments.out / "general_bank.json").write_text(json.dumps(facts, indent=1) + "\n")
-    show_batch(*bank_batch(bank, 1, count=16, crop=amount(192, quick=32)), arguments.out / "general_pairs.jpg")
+    show_batch(*bank_batch(bank, 1, count=16, crop=amount(192, quick=32)), arguments.out / "general_bank.jpg")
     print(f"{time.perf_counter() - begin:.0f} s: {facts}", flush=True)
 
 
@@ -506,7 +522,7 @@ def quick_inputs(arguments: argparse.Namespace) -> None:
     for folder in (arguments.photos, arguments.lenses):
         folder.mkdir()
     for k in range(10):
-        values = np.random.default_rng(k).integers(0, 256, (120, 200, 3), dtype=np.uint8)
+        values = np.random.default_rng(k).integers(0, 256, (368, 400, 3), dtype=np.uint8)
         Image.fromarray(values).save(arguments.photos / f"noise_{k}.png")
     prepare(arguments)
 
@@ -514,7 +530,7 @@ def quick_inputs(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "stage", nargs="?", default="all", choices=("prepare", "data", "bank", "train", "judge", "card", "all")
+        "stage", nargs="?", default="all", choices=("prepare", "data", "psfs", "bank", "train", "judge", "card", "all")
     )
     parser.add_argument("work", nargs="?", type=Path)
     parser.add_argument("--photos", type=Path)
@@ -523,6 +539,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more training pairs after so long")
     parser.add_argument("--pairs", type=int, default=amount(10**9, quick=12), help="training pairs at most")
     parser.add_argument("--settings", type=int, default=amount(2400, quick=4), help="lens settings of the bank")
+    parser.add_argument("--psfs", type=Path, help="folder of the settings' PSFs, in place of WORK's")
     parser.add_argument("--tests", type=int, default=COUNTS["test"], help="test pairs at most")
     parser.add_argument("--minutes", type=float, default=9.0, help="of the training; with `all`, of all stages")
     parser.add_argument("--steps", type=int, default=amount(0, quick=2), help="so many, in place of --minutes")
@@ -543,6 +560,8 @@ def main() -> None:
         write_card(arguments)
     if arguments.stage in ("data", "all"):
         make_data(arguments)
+    if arguments.stage in ("psfs", "all"):
+        make_psfs(arguments)
     if arguments.stage in ("bank", "all"):
         make_psf_bank(arguments)
     if arguments.stage in ("train", "all"):

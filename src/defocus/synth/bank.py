@@ -11,9 +11,11 @@ runs there. What a full synthesis has beyond it: curved surfaces, more of them, 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -29,6 +31,7 @@ from scipy import ndimage
 from ..errors import DatasetError
 from ..files.pictures import quantise, read_picture
 from ..files.randomness import generator, seed_for
+from ..files.stores import write_file
 from ..photo import Noise, SensorColour
 from ..photo.isp import expose, expose_sharp
 from ..render.composite import embedded
@@ -37,7 +40,7 @@ from ..scene.photo_scenes import FINE_OUTLINES, LARGE_OUTLINES, LIGHT_OF_DISPLAY
 from ..scene.surface_stack import StackLayers, SurfaceStack
 from ..scene.textures import WARM, lamps
 from .layer_psfs import LayerBlur, find_layer_psfs, highest
-from .lens_pool import LensPool, PoolLens, find_lenses
+from .lens_pool import LensPool, PoolLens
 from .plan import Plan, PlanLike, SplitName, as_plan
 from .sources import find_sources
 
@@ -45,9 +48,9 @@ RUNGS = 12  # depths of a setting
 SURFACES, EACH = 3, 2  # of a scene; layers of a surface
 RIM_PX = 16  # around a crop: what the blur mirrors in at the border is cut off
 OUTLINE_PX = 320
+LEAST_PX = 288  # a side, of a photograph
 NEAREST_M = 0.3
 REDUCTIONS = (1.0, 0.7)  # sizes of the photographs
-AT_ONCE = 256  # settings whose PSFs are computed together
 AT_ONCE_PAIRS = 16  # pairs whose layers are in memory together
 ARRAYS = ("psfs", "coc_px", "pixels", "places", "outlines", "lamps")
 
@@ -79,61 +82,76 @@ class Bank(eqx.Module):
         (folder / "bank.json").write_text(json.dumps(facts | {"psfs_sha256": digest}, indent=1) + "\n")
 
 
-def make_bank(
-    plan: PlanLike,
-    split: SplitName,
-    settings: int,
-    *,
-    pixels_across: Sequence[float],
-    pool: LensPool | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Bank:
-    """A bank of a split's lenses and photographs; those of `composed` sources alone. A setting whose PSFs the lens or
-    the kernel refuses is left out. `pixels_across`: pixels across the image circle, one of them for each setting."""
+class SettingPsfs(eqx.Module):
+    """PSFs of settings, and their blur radii: what takes long in making a bank."""
+
+    psfs: Float[np.ndarray, "settings rungs 3 kernel kernel"]  # from far to near, each of sum 1
+    coc_px: Float[np.ndarray, "settings rungs"]
+
+    @classmethod
+    def load(cls, files: Sequence[Path]) -> SettingPsfs:
+        """Those of several files, one after the other. Raises `DatasetError` for a file that holds none."""
+        parts = []
+        for file in files:
+            try:
+                with np.load(file) as content:
+                    parts.append(cls(content["psfs"], content["coc_px"]))
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                raise DatasetError(f"holds no PSFs of settings: {error}", file=file) from error
+        return cast("SettingPsfs", jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
+
+    def save(self, file: Path) -> None:
+        """Write a compressed file, each pixel to 0.8 % of its light: half as many bytes, and less than any noise."""
+        buffer, unused = io.BytesIO(), 4  # of the ten bits after a number's first
+        bits = self.psfs.astype(np.float16).view(np.uint16) + np.uint16(1 << (unused - 1))
+        np.savez_compressed(buffer, psfs=(bits >> unused << unused).view(np.float16), coc_px=self.coc_px)
+        write_file(file, buffer.getvalue())
+
+
+def find_setting_psfs(
+    plan: PlanLike, split: SplitName, numbers: Sequence[int], *, pixels_across: Sequence[float], pool: LensPool
+) -> SettingPsfs:
+    """PSFs of the settings with these numbers, through the lenses of a split. A setting whose PSFs the lens or the
+    kernel refuses is left out. `pixels_across`: pixels across the image circle, one of them for each setting."""
     plan = as_plan(plan)
-    pool = pool or find_lenses(plan)
     lenses = [pool.lenses[name] for name in pool.of_split[split]]
+    if not lenses:
+        raise DatasetError(f"the plan has no lenses of the split {split!r}")
+    blurs = [blur for number in numbers if (blur := _setting(plan, lenses, number, pixels_across)) is not None]
+    kernels, radii = [], []
+    for blur, patch in zip(blurs, find_layer_psfs(plan, blurs)[None], strict=True):
+        if patch.refusal:
+            continue
+        window = embedded([patch.psfs[rung] for rung in range(RUNGS)], plan.patch.kernel)
+        right, down = highest(window[int(np.argmin(np.abs(blur.coc_px)))].mean(0))
+        moved = _moved(_moved(window, -down, -2), -right, -1)
+        colours = np.repeat(moved, 3 // moved.shape[1], axis=1)  # discs have one band for all
+        kernels.append((colours / colours.sum((-2, -1), keepdims=True)).astype(np.float16))
+        radii.append(blur.coc_px.astype(np.float32))
+    empty = np.zeros((0, RUNGS, 3, plan.patch.kernel, plan.patch.kernel), np.float16), np.zeros((0, RUNGS), np.float32)
+    return SettingPsfs(np.stack(kernels), np.stack(radii)) if kernels else SettingPsfs(*empty)
+
+
+def make_bank(plan: PlanLike, split: SplitName, settings: SettingPsfs) -> Bank:
+    """A bank of some settings and of a split's photographs, those of `composed` sources."""
+    plan = as_plan(plan)
     sources = [source for source in find_sources(plan)[split] if source.textures]
     files = sorted({file for source in sources for file in source.textures})
-    if not files or not lenses:
-        raise DatasetError(f"the plan has no composed scenes, or no lenses, of the split {split!r}")
+    if not files or not len(settings.psfs):
+        raise DatasetError(f"no settings with PSFs, or no composed scenes of the split {split!r} in the plan")
+    prefilter_px = sources[0].prefilter_px
     with ThreadPoolExecutor() as threads:
-        textures = threads.map(
-            lambda file: _reduced(quantise(read_picture(file)[0], 8), sources[0].prefilter_px), files
-        )
+        textures = threads.map(lambda file: _reduced(quantise(read_picture(file)[0], 8), prefilter_px), files)
         shapes = threads.map(_outline, [(plan.seed, k) for k in range(384)])
         glows = threads.map(_lamps, [(plan.seed, k) for k in range(48)])
-        psfs, coc = _setting_psfs(plan, lenses, settings, pixels_across, progress)
         pictures = [picture for several in textures for picture in several]
+    if not pictures:
+        raise DatasetError(f"of {len(files)} photographs none has {LEAST_PX} pixels a side", file=files[0].parent)
     starts = np.cumsum([0, *(p.shape[0] * p.shape[1] for p in pictures)])
     places = np.array([[start, *p.shape[:2]] for start, p in zip(starts, pictures, strict=False)], np.int32)
     pixels = np.concatenate([p.reshape(-1, 3) for p in pictures])
-    return Bank(psfs, coc, pixels, places, np.stack(list(shapes)), np.stack(list(glows)))
-
-
-def _setting_psfs(
-    plan: Plan,
-    lenses: Sequence[PoolLens],
-    settings: int,
-    pixels_across: Sequence[float],
-    progress: Callable[[int, int], None] | None,
-) -> tuple[Float[np.ndarray, "settings rungs 3 kernel kernel"], Float[np.ndarray, "settings rungs"]]:
-    kernels, radii = [], []
-    for first in range(0, settings, AT_ONCE):
-        numbers = range(first, min(first + AT_ONCE, settings))
-        blurs = [blur for number in numbers if (blur := _setting(plan, lenses, number, pixels_across)) is not None]
-        for blur, patch in zip(blurs, find_layer_psfs(plan, blurs)[None], strict=True):
-            if patch.refusal:
-                continue
-            window = embedded([patch.psfs[rung] for rung in range(RUNGS)], plan.patch.kernel)
-            window = window / np.maximum(window.sum((-2, -1), keepdims=True), 1e-20)
-            right, down = highest(window[int(np.argmin(np.abs(blur.coc_px)))].mean(0))
-            moved = _moved(_moved(window, -down, -2), -right, -1)
-            kernels.append((moved / moved.sum((-2, -1), keepdims=True)).astype(np.float16))
-            radii.append(blur.coc_px.astype(np.float32))
-        if progress is not None:
-            progress(numbers.stop, settings)
-    return np.stack(kernels), np.stack(radii)
+    arrays = pixels, places, np.stack(list(shapes)), np.stack(list(glows))
+    return Bank(settings.psfs, settings.coc_px, *arrays)
 
 
 def _setting(plan: Plan, lenses: Sequence[PoolLens], number: int, pixels_across: Sequence[float]) -> LayerBlur | None:
@@ -192,10 +210,10 @@ def _reduced(picture: UInt8[np.ndarray, "rows cols 3"], prefilter_px: float) -> 
     """A photograph in several sizes, no sharper than the prefilter leaves it."""
     from PIL import Image
 
-    least, sizes = 288, []
+    sizes = []
     for factor in REDUCTIONS:
         size = tuple(round(n * factor) for n in picture.shape[1::-1])
-        if min(size) < least:
+        if min(size) < LEAST_PX:
             continue
         own = picture if factor == 1.0 else np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
         if prefilter_px > 0.0:
@@ -224,8 +242,9 @@ def _lamps(name: tuple[int, int]) -> Float[np.ndarray, "rows cols 3"]:
 @partial(jax.jit, static_argnames=("count", "crop"))
 def bank_batch(bank: Bank, seed: Array | int, *, count: int, crop: int) -> tuple[Array, Array]:
     """So many blurred and sharp pictures, uint8 [count, crop, crop, 3]: a pure function of the bank and the seed."""
-    if crop + 2 * RIM_PX > OUTLINE_PX:
-        raise DatasetError(f"crops of {crop} pixels; a bank's scenes hold {OUTLINE_PX - 2 * RIM_PX} at most")
+    most = min(bank.outlines.shape[1], bank.lamps.shape[1], LEAST_PX) - 2 * RIM_PX
+    if crop > most:
+        raise DatasetError(f"crops of {crop} pixels; the scenes of this bank hold {most} at most")
     keys = jax.random.split(jax.random.key(seed), count)
     own = partial(_pair, bank, crop)
     return jax.lax.map(own, keys, batch_size=AT_ONCE_PAIRS) if count > AT_ONCE_PAIRS else jax.vmap(own)(keys)
@@ -234,7 +253,7 @@ def bank_batch(bank: Bank, seed: Array | int, *, count: int, crop: int) -> tuple
 def _pair(bank: Bank, crop: int, key: Array) -> tuple[Array, Array]:
     """A scene, blurred and sharp."""
     side = crop + 2 * RIM_PX
-    which, scene, levels, grain = jax.random.split(key, 4)
+    which, scene, levels, grain, turn = jax.random.split(key, 5)
     setting = jax.random.randint(which, (), 0, bank.psfs.shape[0])
     stack, position, rung = _scene(bank, side, scene)
     coc, surface = bank.coc_px[setting][rung], jnp.repeat(jnp.arange(SURFACES), EACH)
@@ -245,7 +264,8 @@ def _pair(bank: Bank, crop: int, key: Array) -> tuple[Array, Array]:
     _, blurred = expose(light, colour, noise=Noise(shot, read), key=grain)
     inner = slice(RIM_PX, RIM_PX + crop)
     pictures = (p[inner, inner] for p in (blurred, expose_sharp(jnp.asarray(stack.picture()), colour)))
-    blurred, sharp = (jnp.round(jnp.clip(p, 0.0, 1.0) * 255.0).astype(jnp.uint8) for p in pictures)
+    view = jax.random.randint(turn, (), 0, 8)  # the lens turned, since the photographs were
+    blurred, sharp = (_turned(jnp.round(jnp.clip(p, 0.0, 1.0) * 255.0).astype(jnp.uint8), view) for p in pictures)
     return blurred, sharp
 
 
