@@ -241,7 +241,16 @@ def _array(tensor: Tensor) -> jax.Array:
 
 
 def as_tensor(array: jax.Array, device: Any) -> Tensor:
-    """An array of JAX as a tensor on a device."""
-    if array.devices().pop().platform == "gpu" and torch.device(device).type == "cuda":
-        return torch.from_dlpack(array).to(device)
-    return torch.from_numpy(np.array(array)).to(device)
+    """An array of JAX as a tensor on a device, in PyTorch's own memory."""
+    if array.devices().pop().platform != "gpu" or torch.device(device).type != "cuda":
+        return torch.from_numpy(np.array(array)).to(device)
+    tensor = torch.from_dlpack(array).to(device, copy=True)
+    # JAX may write anew where the array was as soon as it is gone, and knows nothing of PyTorch's stream: the array
+    # stays until its copy is made, however far the host is ahead of the device.
+    copy = torch.cuda.Event()
+    copy.record()
+    _copies[:] = [(one, event) for one, event in _copies if not event.query()] + [(array, copy)]
+    return tensor
+
+
+_copies: list[tuple[Any, Any]] = []  # arrays of JAX whose copy PyTorch has not made yet, with its event
