@@ -25,6 +25,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
+from jaxlib.mlir.passmanager import PassManager
 
 FORMAT = "1"  # of the files
 QUICK = {"xla_backend_optimization_level": 0}  # compiles twice as fast, and runs half as fast
@@ -117,6 +118,7 @@ class StoredProgram:
             flat.__name__ = f"stored_{self._name}_{secrets.token_hex(8)}"
             with _TRACING:
                 lowered = jax.jit(flat, **self._options).lower(*leaves)
+                _forget_places(lowered)
             with _NO_OTHER_COPY:
                 program = lowered.compile(), out[0]
             if file is not None:
@@ -239,6 +241,13 @@ def _mark_use(file: Path) -> None:
     """Write when the program was last used, as JAX does for its own."""
     mark = file.with_name(f"{file.name.removesuffix('-cache')}-atime")
     mark.write_bytes(time.time_ns().to_bytes(8, "little"))
+
+
+def _forget_places(lowered: Any) -> None:
+    """Drop where in Python each operation comes from: two thirds of a program's text, read whenever it is loaded."""
+    module = lowered.compiler_ir()
+    with module.context:
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
 
 
 @functools.cache

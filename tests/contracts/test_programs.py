@@ -183,6 +183,7 @@ def test_a_stored_program_is_not_traced_again(tmp_path: Path) -> None:
         assert traces == [(3,)]
         (file,) = tmp_path.glob("jit_stored_square-*-cache")
         assert PROGRAM.fullmatch(file.name)
+        assert Path(__file__).name.encode() not in file.read_bytes()  # where operations come from is left out
         file.write_bytes(file.read_bytes()[:-9])  # cut short
         assert [value(3), value(3), value(4)] == [3.0, 3.0, 6.0]
         assert traces == [(3,), (3,), (4,)]
