@@ -22,7 +22,9 @@ from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
 from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
+from defocus.optics.wavefront import AMPLITUDE_DEGREE, DEGREE, TABLE
 from defocus.psf import stored_gradient
+from defocus.psf.pupil_function import PupilFunction, sample_pupil
 from defocus.psf.stored_gradient import StoredGradient
 from defocus.stored_program import QUICK
 
@@ -220,6 +222,31 @@ def test_gradient_of_the_chief_ray() -> None:
         ahead, behind = (both(system.curvature + s * h * unit, unit)[0] for s in (1.0, -1.0))
         difference = np.asarray((ahead - behind) / (2 * h))
         assert np.asarray(derivative) == pytest.approx(difference, rel=1e-5, abs=1e-4), surface
+    first = both.__wrapped__  # compiler's options are for the outermost
+    second = jax.jit(lambda c: jax.jvp(lambda c: first(c, unit)[1], (c,), (unit,))[1], compiler_options=QUICK)
+    ahead, behind = (both(system.curvature + s * h * unit, unit)[1] for s in (1.0, -1.0))
+    difference = np.asarray((ahead - behind) / (2 * h))
+    assert np.asarray(second(system.curvature)) == pytest.approx(difference, rel=1e-5, abs=1e-3)
+
+
+def test_a_pupil_sampled_some_rows_at_a_time_has_the_same_gradient() -> None:
+    flower = 0.1 * (1.0 + 0.05 * np.cos(3.0 * np.linspace(-np.pi, np.pi, TABLE + 1)))
+    phase, amplitude = (0.3 ** np.add.outer(np.arange(n + 1), np.arange(n + 1)) for n in (DEGREE, AMPLITUDE_DEGREE))
+    pair, number = jnp.array([0.02, -0.01]), jnp.array(0.0)
+    meridian = np.array([np.cos(0.4), np.sin(0.4)])
+    numbers = np.array([0.11, 0.12]), phase, amplitude, flower, pair, meridian, 5e-4, pair, number, number
+    pupil = PupilFunction(pair, *map(jnp.asarray, numbers))
+    weight = np.random.default_rng(0).normal(size=(2, 64, 64))
+
+    def slope(rows: int | None) -> PupilFunction:
+        def value(pupil: PupilFunction) -> jax.Array:
+            field, energy, total = sample_pupil(pupil, 64, jnp.float64, rows=rows)
+            return jnp.sum(field.real * weight[0] + field.imag * weight[1]) + energy + total
+
+        return jax.jit(jax.grad(value), compiler_options=QUICK)(pupil)
+
+    for whole, parts in zip(jax.tree.leaves(slope(None)), jax.tree.leaves(slope(8)), strict=True):
+        np.testing.assert_allclose(parts, whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
 
 
 def test_psfs_of_many_depths_by_vmap_are_those_of_a_loop() -> None:

@@ -53,7 +53,7 @@ def _trace_pencils(
     data = first_order(system)
 
     def of_height(height: Float[Array, ""]) -> Landings:
-        chief = chief_ray(system, height, "image_height", derivative=False)
+        chief = chief_ray(system, height, "image_height")
 
         def vergence(inverse: Float[Array, ""]) -> Float[Array, ""]:
             # 1 / (distance + z) with distance = 1 / inverse − entrance pupil, finite at infinity

@@ -11,7 +11,7 @@ Everything here works in the meridional plane of +y images; the field's azimuth 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -49,86 +49,113 @@ def chief_ray(
     target: Float[Array, ""],
     by: FieldBy | Bool[Array, ""],
     image_z: Float[Array, ""] | float = 0.0,
-    *,
-    derivative: bool = True,
 ) -> ChiefRay:
     """The chief ray whose image height is `target` mm (≥ 0), or whose object-space angle is `target` radians.
 
     The height is measured on the plane `image_z` mm behind the prescription's image plane. The ray is found for light
     that lands at +y; whether clear apertures let it pass plays no part. `by` may also be an array: true for an angle.
-    Without a `derivative` the program is half as large.
     """
     by_angle = jnp.asarray(by == "angle" if isinstance(by, str) else by)
     halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
+    aim = _Aim(halves, jnp.asarray(target, float), by_angle, jnp.asarray(image_z, float))
     # The search itself has no derivative: it sees the numbers alone.
-    fixed_halves, fixed_target, fixed_z = jax.lax.stop_gradient((halves, target, jnp.asarray(image_z, float)))
-    limit = jax.lax.stop_gradient(0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1]))
-
-    def ray(
-        p: Float[Array, " p"], halves: System, image_z: Float[Array, ""] | float
-    ) -> tuple[Trace, Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
-        """The two half rays, image height, object-space angle and whether both halves live."""
-        both = over_lenses(lambda half: trace(half, _from_stop(p / half.index[0])), halves)
-        backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
-        height = to_plane(forwards, image_z)[1]
-        angle = jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2])
-        lives = forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
-        return backwards, forwards, height, angle, lives
-
-    def narrow(_: Int[Array, ""], state: tuple[Array, Array, ChiefRay]) -> tuple[Array, Array, ChiefRay]:
-        """A narrower bracket of p, and the ray at its lower end, in the frames of the halves."""
-        low, high, last = state
-        p = low + (high - low) * jnp.linspace(0.0, 1.0, SCAN)
-        backwards, forwards, heights, angles, lives = ray(p, fixed_halves, fixed_z)
-        # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
-        values = jnp.where(by_angle, angles, jnp.abs(heights))
-        lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
-        reached = lives & (values >= fixed_target)
-        # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
-        upper = jnp.where(jnp.any(reached), jnp.argmax(reached), jnp.minimum(jnp.sum(lives), SCAN - 1))
-        lower = jnp.maximum(upper - 1, 0)
-        reach = jnp.maximum(last.reach, jnp.max(jnp.where(lives, values, 0.0)))
-        slopes = forwards.direction[1] / forwards.direction[2]
-        every = (backwards.position, backwards.direction, heights, slopes, angles, lives)
-        position, direction, height, slope, angle, alive = (one[..., lower] for one in every)
-        return p[lower], p[upper], ChiefRay(position, direction, height, slope, angle, alive, reach)
-
-    zero = jnp.zeros(())
-    blank = ChiefRay(jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
-    p, _, end = jax.lax.fori_loop(0, ROUNDS, narrow, (zero, limit, blank))
-    if derivative:
-        # One Newton step in p, of length zero, gives the ray the derivative of the implicit function theorem:
-        # at a fixed height or angle p follows the lens.
-        p = jax.lax.stop_gradient(p)
-
-        def ray_at(p: Float[Array, ""]) -> tuple[Array, ...]:
-            backwards, forwards, height, angle, _ = ray(p[None], halves, image_z)
-            slope = forwards.direction[1, 0] / forwards.direction[2, 0]
-            return backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0]
-
-        values, rates = jax.jvp(ray_at, (p,), (jnp.ones(()),))
-        rates = tuple(jnp.where(jnp.isfinite(r), r, 0.0) for r in rates)  # a ray that grazes the edge may have none
-        value, rate = jnp.where(by_angle, values[4], jnp.abs(values[2])), jnp.where(by_angle, rates[4], rates[2])
-        rate = jnp.where(by_angle | (values[2] >= 0.0), rate, -rate)
-        rate = jax.lax.stop_gradient(jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0))
-        error = value - target
-        step = -(error - jax.lax.stop_gradient(error)) / rate
-        exact = tuple(v + r * step for v, r in zip(values, rates, strict=True))
-        end = eqx.tree_at(lambda r: (r.position, r.direction, r.image_height, r.image_slope, r.angle), end, exact)
-    side = jnp.where(end.image_height < 0.0, -1.0, 1.0)
-    value = jnp.where(by_angle, end.angle, jnp.abs(end.image_height))
+    found, lives, reach = _search_ray(jax.lax.stop_gradient(aim))
+    end = _follow(found, aim)
+    side = jnp.where(end.height < 0.0, -1.0, 1.0)
+    value = jnp.where(by_angle, end.angle, jnp.abs(end.height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes
     # on upwards to the image came from below.
     flip = jnp.array([1.0, -side, -1.0])
     return ChiefRay(
         position=end.position * flip,
         direction=-end.direction * flip,
-        image_height=jnp.abs(end.image_height),
-        image_slope=side * end.image_slope,
+        image_height=jnp.abs(end.height),
+        image_slope=side * end.slope,
         angle=end.angle,
-        found=end.found & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
-        reach=end.reach,
+        found=lives & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
+        reach=reach,
     )
+
+
+class _Aim(eqx.Module):
+    """Where a ray from the centre of the stop is wanted to go."""
+
+    halves: System  # the lens from the stop backwards, and forwards
+    target: Float[Array, ""]  # mm or radians
+    by_angle: Bool[Array, ""]
+    image_z: Float[Array, ""]  # mm
+
+    def rays(self, p: Float[Array, "*p"]) -> tuple[_StopRays, Bool[Array, "*p"]]:
+        """The rays of each p, and whether both halves of them live."""
+        both = over_lenses(lambda half: trace(half, _from_stop(jnp.ravel(p) / half.index[0])), self.halves)
+        backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
+        rays = _StopRays(
+            p=jnp.ravel(p),
+            position=backwards.position,
+            direction=backwards.direction,
+            height=to_plane(forwards, self.image_z)[1],
+            slope=forwards.direction[1] / forwards.direction[2],
+            angle=jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2]),
+        )
+        lives = forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
+        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-1], *p.shape), (rays, lives))
+
+
+class _StopRays(eqx.Module):
+    """Rays from the centre of the stop, in the frames of the halves of the lens."""
+
+    p: Float[Array, "*p"]  # n·sin(angle) at the stop
+    position: Float[Array, "3 *p"]
+    direction: Float[Array, "3 *p"]
+    height: Float[Array, "*p"]
+    slope: Float[Array, "*p"]
+    angle: Float[Array, "*p"]
+
+
+def _search_ray(aim: _Aim) -> tuple[_StopRays, Bool[Array, ""], Float[Array, ""]]:
+    """The ray that reaches its aim, or comes nearest; whether it lives; and the farthest that any ray reaches."""
+
+    def narrow(_: Int[Array, ""], state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A narrower bracket of p, and the ray at its lower end."""
+        low, high, _, _, reach = state
+        rays, lives = aim.rays(low + (high - low) * jnp.linspace(0.0, 1.0, SCAN))
+        # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
+        values = jnp.where(aim.by_angle, rays.angle, jnp.abs(rays.height))
+        lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
+        reached = lives & (values >= aim.target)
+        # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
+        upper = jnp.where(jnp.any(reached), jnp.argmax(reached), jnp.minimum(jnp.sum(lives), SCAN - 1))
+        lower = jnp.maximum(upper - 1, 0)
+        reach = jnp.maximum(reach, jnp.max(jnp.where(lives, values, 0.0)))
+        ray = jax.tree.map(lambda leaf: leaf[..., lower], rays)
+        return ray.p, rays.p[upper], ray, lives[lower], reach
+
+    zero, vector = jnp.zeros(()), jnp.zeros(3)
+    limit = 0.9999 * jnp.min(aim.halves.index[:, 0])
+    blank = _StopRays(zero, vector, vector, zero, zero, zero)
+    *_, ray, lives, reach = jax.lax.fori_loop(0, ROUNDS, narrow, (zero, limit, blank, jnp.zeros((), bool), zero))
+    return ray, lives, reach
+
+
+@jax.custom_jvp
+def _follow(ray: _StopRays, aim: _Aim) -> _StopRays:
+    """The ray that was found, with the derivative of the implicit function theorem: p follows the aim and the lens."""
+    return ray
+
+
+@_follow.defjvp
+def _follow_derivative(primals: tuple[_StopRays, _Aim], tangents: tuple[Any, Any]) -> tuple[_StopRays, _StopRays]:
+    """The ray comes from `_follow` itself, so the rule can be differentiated again."""
+    (_, aim), (_, change) = primals, tangents
+    ray = _follow(*primals)
+    _, moved = jax.jvp(lambda aim: aim.rays(ray.p)[0], (aim,), (change,))
+    _, rates = jax.jvp(lambda p: aim.rays(p)[0], (ray.p,), (jnp.ones_like(ray.p),))
+    # A ray that grazes the edge may have none.
+    rates = jax.tree.map(lambda rate: jnp.where(jnp.isfinite(rate), rate, 0.0), rates)
+    side = jnp.where(ray.height < 0.0, -1.0, 1.0)
+    value, rate = (jnp.where(aim.by_angle, v.angle, side * v.height) for v in (moved, rates))
+    step = (change.target - value) / jnp.where(jnp.abs(rate) > 1e-9, rate, 1.0)
+    return ray, jax.tree.map(lambda own, along: own + along * step, moved, rates)
 
 
 def axial_ray() -> ChiefRay:

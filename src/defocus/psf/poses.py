@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -119,17 +118,14 @@ def find_pose(
     height: Float[Array, ""],
     focus: Float[Array, ""],
     shift: Float[Array, ""],
-    *,
-    derivative: bool = True,
 ) -> Pose:
     """A sensor focused on the axis at `focus` mm, or `shift` mm behind the image plane where that is not nan, and the
-    chief ray to the image height (mm): on the focused sensor, or on the image plane. Programs without a `derivative`
-    are smaller."""
+    chief ray to the image height (mm): on the focused sensor, or on the image plane."""
     data = first_order(system)
     own_plane = jnp.isfinite(shift)
     sensor_z = jnp.where(own_plane, shift, focused_sensor(system, data, focus))
     plane = jnp.where(own_plane, 0.0, sensor_z)
-    chief = chief_ray(system, height, "image_height", plane, derivative=derivative)
+    chief = chief_ray(system, height, "image_height", plane)
     return Pose(data, sensor_z, chief, chief.image_height + chief.image_slope * (sensor_z - plane))
 
 
@@ -140,7 +136,7 @@ def _find_poses(
     shift: Float[Array, " batch"],
     count: Int[Array, ""],
 ) -> Pose:
-    return over_lenses(partial(find_pose, derivative=False), system, height, focus, shift, count=count)
+    return over_lenses(find_pose, system, height, focus, shift, count=count)
 
 
 find_poses, find_few_poses = StoredProgram(_find_poses), StoredProgram(_find_poses, quick=True)

@@ -128,10 +128,11 @@ def intensity(
     transform: Transform = matrix_dft,
     one_period: bool = False,
     dtype: jnp.dtype = jnp.float32,
+    rows: int | None = None,
 ) -> Intensity:
     """One PSF: `pixel` in mm, `samples` cells across the pupil. The sum repeats itself λ / Δs apart; with `one_period`
-    it is dark beyond half of that from the window's centre."""
-    samples_of_pupil, energy, amplitude = sample_pupil(pupil, samples, dtype)
+    it is dark beyond half of that from the window's centre. `rows` as for `sample_pupil`."""
+    samples_of_pupil, energy, amplitude = sample_pupil(pupil, samples, dtype, rows=rows)
     g = grid_axis(samples)
     sx, sy = (pupil.centre[i] + pupil.half[i] * g for i in (0, 1))
     x = window_axis(size, pixel, supersample)

@@ -7,6 +7,8 @@ fraction of each cell that lies inside, never hard edges.
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -122,17 +124,40 @@ def grid_axis(samples: int) -> Float[Array, " samples"]:
 
 
 def sample_pupil(
-    pupil: PupilFunction, samples: int, dtype: jnp.dtype = jnp.float32
+    pupil: PupilFunction, samples: int, dtype: jnp.dtype = jnp.float32, *, rows: int | None = None
 ) -> tuple[Complex[Array, "samples samples"], Float[Array, ""], Float[Array, ""]]:
     """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y, zero outside the pupil; Σ A² and Σ A over it.
 
     A cell on the rim counts in Σ A² by the part that lies inside, not by its square as its amplitude would have it.
+    With a number of `rows` (a divisor of the samples), a gradient samples so many of them again at a time on its way
+    back, which stay in the cache; else it keeps 45 arrays of samples × samples numbers.
     """
-    wave, amplitude, mask = pupil_mask(pupil, samples, dtype)
-    angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
-    field = amplitude * mask
-    energy, total = jnp.sum(amplitude * field, dtype=jnp.float64), jnp.sum(field, dtype=jnp.float64)
-    return jax.lax.complex(field * jnp.cos(angle), field * jnp.sin(angle)), energy, total
+    columns = grid_axis(samples).astype(dtype)
+
+    def part(own: Float[Array, " rows"]) -> tuple[Complex[Array, "rows samples"], Float[Array, ""], Float[Array, ""]]:
+        wave, amplitude, mask = _on_rows(pupil, own, columns, samples, unit_normals=rows is None)
+        angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
+        field = amplitude * mask
+        energy, total = jnp.sum(amplitude * field, dtype=jnp.float64), jnp.sum(field, dtype=jnp.float64)
+        cosine, sine = _cosine_and_sine(angle)
+        return jax.lax.complex(field * cosine, field * sine), energy, total
+
+    if rows is None:
+        return part(columns)
+    parts = jax.lax.map(jax.checkpoint(part, prevent_cse=False), columns.reshape(-1, rows))
+    return parts[0].reshape(samples, samples), jnp.sum(parts[1]), jnp.sum(parts[2])
+
+
+@jax.custom_jvp
+def _cosine_and_sine(angle: Float[Array, "*any"]) -> tuple[Float[Array, "*any"], Float[Array, "*any"]]:
+    return jnp.cos(angle), jnp.sin(angle)
+
+
+@_cosine_and_sine.defjvp
+def _cosine_and_sine_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Any, Any]:
+    """Each is the other's derivative; the barrier keeps the compiler from computing them wherever they are used."""
+    cosine, sine = jax.lax.optimization_barrier(_cosine_and_sine(*primals))  # type: ignore[no-untyped-call]
+    return (cosine, sine), (-sine * tangents[0], cosine * tangents[0])
 
 
 def pupil_mask(
@@ -140,9 +165,22 @@ def pupil_mask(
 ) -> tuple[Float[Array, "samples samples"], Float[Array, "samples samples"], Float[Array, "samples samples"]]:
     """W in waves, A, and the part of each cell inside the pupil; rows along +y."""
     g = grid_axis(samples).astype(dtype)
-    wave = on_grid(pupil.phase, g, g, DEGREE)
-    amplitude = on_grid(pupil.amplitude, g, g, AMPLITUDE_DEGREE)
-    return wave, amplitude, inside_part(pupil, rim_of(pupil, g, g), g, samples)
+    return _on_rows(pupil, g, g, samples)
+
+
+def _on_rows(
+    pupil: PupilFunction,
+    rows: Float[Array, " rows"],
+    columns: Float[Array, " samples"],
+    samples: int,
+    *,
+    unit_normals: bool = True,
+) -> tuple[Float[Array, "rows samples"], Float[Array, "rows samples"], Float[Array, "rows samples"]]:
+    """`pupil_mask` of cells around some of its `rows`."""
+    wave = on_grid(pupil.phase, rows, columns, DEGREE)
+    amplitude = on_grid(pupil.amplitude, rows, columns, AMPLITUDE_DEGREE)
+    rim = rim_of(pupil, rows, columns, unit_normals=unit_normals)
+    return wave, amplitude, inside_part(pupil, rim, columns, samples)
 
 
 def on_grid(
@@ -166,8 +204,14 @@ class RimDistance(eqx.Module):
     normal_y: Float[Array, "rows columns"]
 
 
-def rim_of(pupil: PupilFunction, rows: Float[Array, " rows"], columns: Float[Array, " columns"]) -> RimDistance:
-    """The rim as cells around `rows` (along +y) and `columns` see it; both in halves of the pupil's rectangle."""
+def rim_of(
+    pupil: PupilFunction, rows: Float[Array, " rows"], columns: Float[Array, " columns"], *, unit_normals: bool = True
+) -> RimDistance:
+    """The rim as cells around `rows` (along +y) and `columns` see it; both in halves of the pupil's rectangle.
+
+    Without `unit_normals` distances and normals are both as much too long, which is all the same to `inside_part` and
+    spares its gradient half of the time.
+    """
     dtype = rows.dtype
     half = pupil.half.astype(dtype)
     offset = (pupil.centre - pupil.pupil_centre).astype(dtype)
@@ -183,7 +227,7 @@ def rim_of(pupil: PupilFunction, rows: Float[Array, " rows"], columns: Float[Arr
     rim = inner + (outer - inner) * (place - lower)
     # The rim's normal, in polar components: (1, −ρ'/ρ) over its length.
     tilt = (outer - inner) * (TABLE / (2.0 * jnp.pi)) / jnp.maximum(rim, 1e-12)
-    length = jnp.sqrt(1.0 + tilt**2)
+    length = jnp.sqrt(1.0 + tilt**2) if unit_normals else 1.0
     unit = 1.0 / jnp.maximum(rho, 1e-12)
     radial_x, radial_y = x * unit, y * unit
     perp_x, perp_y = _to_photograph(along * unit, -across * unit, meridian)  # towards growing ψ

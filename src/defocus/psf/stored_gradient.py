@@ -22,17 +22,18 @@ from jax.interpreters import ad, batching, mlir
 
 from ..stored_program import StoredProgram
 
-MANY = 30  # calls after which a program that compiles slowly and runs twice as fast has paid for itself
+MANY = 200  # calls after which a program that compiles slowly and runs twice as fast has paid for itself
 
 
 class StoredGradient:
     """A function at the top of a module, of pytrees of arrays, with derivatives in its numbers.
 
-    `facts` are its keyword arguments: each of their values makes a program of its own.
+    `facts` are its keyword arguments: each of their values makes a program of its own. Unless it is `quick`, which is
+    for what takes longer to compile than to run, its programs are the fast ones from the first call on.
     """
 
-    def __init__(self, function: Callable[..., Any], **facts: Any) -> None:
-        self._function, self._facts = function, facts
+    def __init__(self, function: Callable[..., Any], *, quick: bool = True, **facts: Any) -> None:
+        self._function, self._quick, self._facts = function, quick, facts
         self._name = f"{function.__module__}.{function.__qualname__}({facts})"
 
     def __call__(self, *arguments: Any) -> Any:
@@ -63,14 +64,14 @@ class StoredGradient:
         def function(*leaves: Any) -> Any:
             return self._function(*jax.tree.unflatten(tree, leaves), **self._facts)
 
-        return _Derivatives(function, f"{self._name} {tree}", moved)
+        return _Derivatives(function, f"{self._name} {tree}", moved, quick=self._quick)
 
 
 class _Derivatives:
     """The programs of a function (of flat numbers) and of its derivatives in some of them, `moved`."""
 
-    def __init__(self, function: Callable[..., Any], name: str, moved: tuple[int, ...]) -> None:
-        self.function, self.name, self.moved = function, name, moved
+    def __init__(self, function: Callable[..., Any], name: str, moved: tuple[int, ...], *, quick: bool) -> None:
+        self.function, self.name, self.moved, self._quick = function, name, moved, quick
         # The structures of what the way back needs and of the value, with its shapes, by those of the numbers.
         self._pullbacks: dict[Any, tuple[Any, Any, Any]] = {}
 
@@ -91,7 +92,7 @@ class _Derivatives:
         return jax.jvp(self._of_moved(leaves), tuple(leaves[k] for k in self.moved), tuple(change))[1]
 
     @lru_cache  # noqa: B019
-    def backward(self, known: tuple[bool, ...]) -> _TwoPrograms:
+    def backward(self, known: tuple[bool, ...]) -> Callable[..., Any]:
         """The way back, from the cotangents that are `known` (others are zero) to those of the moved numbers."""
 
         def backward(residuals: Sequence[Any], leaves: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
@@ -113,9 +114,9 @@ class _Derivatives:
 
         return function
 
-    def _stored(self, function: Callable[..., Any], *facts: Any) -> _TwoPrograms:
+    def _stored(self, function: Callable[..., Any], *facts: Any) -> Callable[..., Any]:
         function.__qualname__ = f"{function.__name__}({self.name} {self.moved} {facts})"
-        return _TwoPrograms(function)
+        return _TwoPrograms(function) if self._quick else StoredProgram(function)
 
 
 class _TwoPrograms:

@@ -157,7 +157,7 @@ def _measure(
     """Measure the first `count` of the lenses; the others fill up the batch."""
 
     def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
-        chief = chief_ray(system, height, "image_height", derivative=False)
+        chief = chief_ray(system, height, "image_height")
         vergence = vergence_of(chief, distance)
         traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2, data=data).traced
         return _FieldPoint(
