@@ -11,7 +11,8 @@ from PIL import Image
 
 from defocus.errors import DatasetError, PhotoError
 from defocus.evaluate import test_sets
-from defocus.evaluate.test_sets import FACTS, FileImage, TestImage, open_test_set, unique_ids
+from defocus.evaluate.images import FileImage
+from defocus.evaluate.test_sets import FACTS, TestImage, open_test_set, unique_ids
 from defocus.files.pair_folders import find_pairs
 
 from ..synth.fake_folder import fake_folder

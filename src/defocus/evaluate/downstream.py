@@ -28,10 +28,11 @@ from ..errors import DatasetError, DefocusError, DepthError
 from ..files.ownership import OwnedFolder
 from ..files.pictures import PICTURES
 from ..scene.depth_models import IMAGENET, depth_anything, load_network
+from .images import FileImage, Image
 from .measures import Display, batch_of_one
 from .results import markdown_table, ranks
 from .table_file import slug
-from .test_sets import FileImage, Image, Progress, TestImage, each_in_turn, failure_noted, from_the_middle
+from .test_sets import Progress, TestImage, each_in_turn, failure_noted, from_the_middle
 
 DEPTH_MODELS = {size.lower(): f"depth-anything/Depth-Anything-V2-{size}-hf" for size in ("Small", "Base", "Large")}
 SAM_MODELS = {size: f"facebook/sam2.1-hiera-{size}" for size in ("tiny", "small", "base-plus", "large")}

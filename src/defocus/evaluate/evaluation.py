@@ -27,14 +27,12 @@ from ..files.pair_folders import PairReader, PictureFile
 from ..files.pictures import PICTURES, quantise
 from ..files.png import png_bytes
 from .figures import draw_figures
+from .images import FileImage, Image, StoredImage
 from .measures import Display, Measure, make_measure
 from .results import PictureRecord, Problem, Results, compare, latex
 from .table_file import EvaluationTable, TableRow, Test
 from .test_sets import (
-    FileImage,
-    Image,
     Progress,
-    StoredImage,
     TestImage,
     TestSet,
     each_in_turn,
@@ -63,7 +61,7 @@ def evaluate_table(
         problems = run.restore()
         records, more = run.measure()
         notes = {
-            test.key: (*opened.notes, *run.tile_notes(test, opened))
+            test.key: (*opened.notes, *measure_notes(opened, run.measures), *run.tile_notes(test, opened))
             for test, opened in zip(table.tests, run.sets, strict=True)
         }
         results = Results(table, tuple(records), tuple(problems + more), notes)
@@ -122,10 +120,21 @@ def write_results(results: Results, folder: OwnedFolder) -> None:
     folder.write(LATEX, latex(results).encode())
 
 
-def opened_set(test: Test) -> TestSet:
+def opened_set(test: Test, progress: Progress | None = None) -> TestSet:
     """The test set that a table names, checked."""
     options = test.model_dump(include={"split", "partial", "limit", "reduce"})
-    return open_test_set(test.kind, test.folder, name=test.label, **options)
+    return open_test_set(test.kind, test.folder, name=test.label, progress=progress, **options)
+
+
+def has_value(measure: Measure, test: TestSet) -> bool:
+    """Whether a measure can be taken of the pictures of a test set: with their truths, and within their masks."""
+    return (test.has_truth or not measure.kind.needs_truth) and (measure.kind.takes_mask or not test.has_masks)
+
+
+def measure_notes(test: TestSet, measures: Sequence[Measure]) -> list[str]:
+    """Which measures a test set with masks leaves out, in a sentence."""
+    names = [measure.kind.label for measure in measures if test.has_masks and not measure.kind.takes_mask]
+    return [f"of whole pictures alone, so not measured here: {', '.join(names)}"] if names else []
 
 
 def ready_measures(table: EvaluationTable, sets: Sequence[TestSet]) -> list[Measure]:
@@ -137,7 +146,12 @@ def ready_measures(table: EvaluationTable, sets: Sequence[TestSet]) -> list[Meas
     device = None if table.device == "auto" else table.device
     measures = [make_measure(metric, files=files, device=device) for metric in table.metrics]
     for test in sets:
-        if not any(test.has_truth or not measure.kind.needs_truth for measure in measures):
+        if not any(has_value(measure, test) for measure in measures):
+            if test.has_masks:
+                raise DatasetError(
+                    f"{test.name} has truths for parts of pictures, and every measure is of whole ones; add psnr, ssim "
+                    "or lpips"
+                )
             raise DatasetError(f"{test.name} has no truth, and every measure needs one; add niqe or another")
     return measures
 
@@ -155,7 +169,7 @@ class _Run:
         if self.out.exists() and not self.out.is_dir():
             raise DatasetError("is a file; results go to a folder", file=self.out)
         table = self.table
-        self.sets = [opened_set(test) for test in table.tests]
+        self.sets = [opened_set(test, self.progress) for test in table.tests]
         self.measures = ready_measures(table, self.sets)
         digests: dict[str, str] = {}
         for row in table.rows:
@@ -184,6 +198,10 @@ class _Run:
 
     def items(self) -> list[tuple[Test, TestImage]]:
         return [(t, item) for t, opened in zip(self.table.tests, self.sets, strict=True) for item in opened.images]
+
+    def measures_of(self, test: Test) -> list[Measure]:
+        opened = self.sets[self.table.tests.index(test)]
+        return [measure for measure in self.measures if has_value(measure, opened)]
 
     def restore(self) -> list[Problem]:
         """Restore and save what is missing; the problems."""
@@ -238,12 +256,11 @@ class _Run:
                 if source is None:  # could not be restored: a problem by then
                     continue
                 image = _Picture(source)
-                for measure in self.measures:
-                    if truth is not None or not measure.kind.needs_truth:
-                        with _listed(problems, test, row, item):
-                            values[measure.kind.name] = _value(journal, measure, image, truth)
+                for measure in self.measures_of(test):
+                    with _listed(problems, test, row, item):
+                        values[measure.kind.name] = _value(journal, measure, image, truth, item)
                 if values:
-                    records.append(PictureRecord(test.key, row.key, item.id, item.blur_px, values))
+                    records.append(PictureRecord(test.key, row.key, item.id, item.blur_px, values, item.scene))
         return records, problems
 
     def source(self, row: TableRow, test: Test, item: TestImage) -> Image | None:
@@ -291,13 +308,13 @@ class _Picture:
         return self.image.digest()[:32]
 
 
-def _value(journal: Journal, measure: Measure, image: _Picture, truth: _Picture | None) -> float:
+def _value(journal: Journal, measure: Measure, image: _Picture, truth: _Picture | None, item: TestImage) -> float:
     """The value of a measure: noted in the journal by version, picture and truth, else computed and noted."""
     truth = truth if measure.kind.needs_truth else None
     key = f"{measure.version}:{image.digest}:{truth.digest if truth else ''}"
     with suppress(KeyError, TypeError, ValueError):
         return float((journal.get(key) or {})["value"])
-    value = measure(image.values, truth.values if truth else None)
+    value = measure(image.values, truth.values, item.mask) if truth else measure(image.values)
     journal.write(key, value=repr(value))  # as text: JSON has no infinite PSNR
     return value
 

@@ -12,10 +12,11 @@ from scipy.ndimage import uniform_filter
 
 from ..errors import DefocusError
 from ..files.ownership import OwnedFolder
+from .images import Image
 from .measures import KINDS
 from .results import LEVELLED, PictureRecord, Problem, Results, level_means, number_text, picture_count
 from .table_file import TableRow, Test, slug
-from .test_sets import Image, TestImage, TestSet, failure_noted, from_the_middle
+from .test_sets import TestImage, TestSet, failure_noted, from_the_middle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Source = Callable[[TableRow, Test, TestImage], Image | None]
 Box = tuple[int, int, int]  # top, left, side: pixels
 MEASURES = 3  # below a picture
+FADED = 0.4  # contrast of the truth where it does not count
 
 
 def draw_figures(
@@ -123,9 +125,16 @@ def _picture_figure(results: Results, test: Test, item: TestImage, source: Sourc
         if picture is not None:
             below = _measures(records[row.key], results.table.metrics) if row.key in records else ""
             panels.append(Panel(row.title, below, picture.read()))
+    compared = panels[-1].picture
     if item.truth is not None:
-        panels.append(Panel("Truth", "", item.truth.read()))
-    boxes = choose_crops(blurred, panels[-1].picture, results.table.crops)
+        truth = compared = item.truth.read()
+        below = ""
+        if (mask := item.mask) is not None:
+            compared = np.where(mask[..., None], truth, blurred)
+            truth = np.where(mask[..., None], truth, FADED * truth + (1.0 - FADED) * 0.5)
+            below = f"{100.0 * float(mask.mean()):.0f} % of it counts, the rest is faded"
+        panels.append(Panel("Truth", below, truth))
+    boxes = choose_crops(blurred, compared, results.table.crops)
     blur = "" if item.blur_px is None else f", blur up to {item.blur_px:.1f} px"
     return draw_comparison(panels, boxes, f"{test.label}: {item.id}{blur}")
 

@@ -24,12 +24,12 @@ from jaxtyping import Float, Shaped
 
 from ..errors import DefocusError, MissingExtraError
 from ..files.settings import nearest_name
-from ..restore.similarity import display_values, psnr, ssim
+from ..restore.similarity import Mask, display_values, psnr, ssim
 from .niqe import find_parameters, load_pristine, niqe
 
 Display = Float[np.ndarray, "rows cols 3"]  # display values 0..1
 AnyPicture = Shaped[np.ndarray, "rows cols 3"]  # also whole numbers of 8 or 16 bits
-Compute = Callable[[Display, Display | None], float]
+Compute = Callable[..., float]  # of a picture, its truth or None, and with a mask where the kind says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class MeasureKind:
     needs_truth: bool
     decimals: int = 3
     pyiqa: str = ""  # pyiqa's name of the version that the paper takes
+    takes_mask: bool = False  # whether it can be taken over a part of the picture
 
     @property
     def arrow(self) -> str:
@@ -56,10 +57,10 @@ class MeasureKind:
 KINDS = {
     kind.name: kind
     for kind in (
-        MeasureKind("psnr", "PSNR", higher_is_better=True, needs_truth=True, decimals=2),
-        MeasureKind("ssim", "SSIM", higher_is_better=True, needs_truth=True),
-        MeasureKind("ssim-rgb", "SSIM (RGB)", higher_is_better=True, needs_truth=True),
-        MeasureKind("lpips", "LPIPS", higher_is_better=False, needs_truth=True),
+        MeasureKind("psnr", "PSNR", higher_is_better=True, needs_truth=True, decimals=2, takes_mask=True),
+        MeasureKind("ssim", "SSIM", higher_is_better=True, needs_truth=True, takes_mask=True),
+        MeasureKind("ssim-rgb", "SSIM (RGB)", higher_is_better=True, needs_truth=True, takes_mask=True),
+        MeasureKind("lpips", "LPIPS", higher_is_better=False, needs_truth=True, takes_mask=True),
         MeasureKind("niqe", "NIQE", higher_is_better=False, needs_truth=False),
         MeasureKind("dists", "DISTS", higher_is_better=False, needs_truth=True, pyiqa="dists"),
         MeasureKind("musiq", "MUSIQ", higher_is_better=True, needs_truth=False, pyiqa="musiq"),
@@ -78,15 +79,18 @@ class Measure:
     compute: Compute
     version: str
 
-    def __call__(self, image: AnyPicture, truth: AnyPicture | None = None) -> float:
-        """The value of a picture; whole numbers of 8 or 16 bits count by their white.
+    def __call__(self, image: AnyPicture, truth: AnyPicture | None = None, mask: Mask | None = None) -> float:
+        """The value of a picture, over the pixels of a mask if one is given; whole numbers of 8 or 16 bits count by
+        their white.
 
-        Raises `DefocusError` where a truth is needed and missing, or for no number.
+        Raises `DefocusError` where a truth is needed and missing, for a mask that it cannot take, or for no number.
         """
         if self.kind.needs_truth and truth is None:
             raise DefocusError(f"{self.kind.label} compares with a truth, and none was given")
+        if mask is not None and not self.kind.takes_mask:
+            raise DefocusError(f"{self.kind.label} is of whole pictures, and has no value within a mask")
         truth = _display(truth) if truth is not None and self.kind.needs_truth else None
-        value = float(self.compute(_display(image), truth))
+        value = float(self.compute(_display(image), truth, **({} if mask is None else {"mask": mask})))
         if np.isnan(value):
             raise DefocusError(f"{self.kind.label} is not a number")
         return value
@@ -128,10 +132,13 @@ def _lpips(file: Path | None, device: str | None) -> tuple[Compute, str]:
 
     network = Lpips.load(file).to(place)
 
-    def distance(image: Display, truth: Display | None) -> float:
+    def distance(image: Display, truth: Display | None, mask: Mask | None = None) -> float:
         assert truth is not None
+        pair = [batch_of_one(one, torch, place) for one in (image, truth)]
         with torch.inference_mode():
-            return float(network(*(batch_of_one(one, torch, place) for one in (image, truth))))
+            if mask is None:
+                return float(network(*pair))
+            return float(network.within(*pair, torch.from_numpy(mask).to(place)))
 
     weights = hashlib.sha256(b"".join(w.cpu().numpy().tobytes() for w in network.state_dict().values())).hexdigest()
     return distance, f"lpips 1 {weights[:16]}"

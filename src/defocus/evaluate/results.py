@@ -2,7 +2,8 @@
 
 Rows are compared over the same pictures: a mean is over those of a test set for which every row that has any value has
 one. Intervals are of the bootstrap: pictures are drawn with replacement, the same draws for all rows, so that the
-interval of a difference is that of paired pictures.
+interval of a difference is that of paired pictures. Where several pictures show one scene, scenes are drawn, each with
+all of its pictures.
 
 Tables are as the paper has them: Markdown with the best in bold and the second underlined, LaTeX with the best, the
 second and the third coloured.
@@ -14,13 +15,13 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..draw.pages import markdown_words as words
 from .measures import KINDS
@@ -30,7 +31,7 @@ from .table_file import EvaluationTable, TableRow, Test
 CONFIDENCE = 0.95
 # The bootstrap knows no more spread than its pictures show: of normal values its intervals of 95 % hold the truth in
 # 80 % of cases for 4 pictures, 85 % for 5, 90 % for 10. With fewer than the first number there is none, and below the
-# second the tables say so.
+# second the tables say so. Scenes count where they are known.
 FEWEST, FEW = 5, 10
 COLOURS = {1: "red!30", 2: "orange!25", 3: "yellow!25"}
 LEVELLED = ("psnr", "ssim", "lpips")  # measures that have a table by blur level
@@ -47,6 +48,7 @@ class PictureRecord:
     image: str
     blur_px: float | None
     values: dict[str, float]
+    scene: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over `count` pictures and its 95 % interval, which is None for few pictures or infinite values."""
+    """A mean over `count` pictures and its 95 % interval, which is None for few samples or infinite values. Samples are
+    pictures or, where they are known, scenes."""
 
     value: float
     interval: tuple[float, float] | None
     count: int
+    samples: int
 
 
 class BlurLevel(NamedTuple):
@@ -105,6 +109,14 @@ class Results:
         """The largest blur radius of the pictures, pixels, where it is known."""
         return {r.image: r.blur_px for r in self.records if r.test == test and r.blur_px is not None}
 
+    def scenes(self, test: str) -> dict[str, str]:
+        """The scene of the pictures, where it is known."""
+        return {r.image: r.scene for r in self.records if r.test == test and r.scene is not None}
+
+    def samples(self, test: str) -> str:
+        """What the bootstrap draws."""
+        return "scenes" if self.scenes(test) else "pictures"
+
     def levels(self, test: str) -> list[BlurLevel]:
         """The blur levels of a test set that have pictures."""
         blur = self.blur(test).values()
@@ -123,13 +135,15 @@ class Results:
             images = [image for image in images if level.low < blur.get(image, -math.inf) <= level.high]
         if not images or (minus is not None and minus not in rows):
             return {}
-        draws = bootstrap_weights(len(images), self.table.bootstrap, self.table.seed)
+        scenes = self.scenes(test)
+        samples, sample_of = np.unique([scenes.get(image, image) for image in images], return_inverse=True)
+        draws = bootstrap_weights(len(samples), self.table.bootstrap, self.table.seed)
         values = {row: np.array([of_row[image] for image in images]) for row, of_row in rows.items()}
         if minus is not None:
             base = values.pop(minus)
             with np.errstate(invalid="ignore"):  # of two infinite values
                 values = {row: of_row - base for row, of_row in values.items()}
-        return {row: _mean(of_row, draws) for row, of_row in values.items()}
+        return {row: _mean(of_row, sample_of, draws) for row, of_row in values.items()}
 
     def all_means(self, test: str, *, minus: str | None = None) -> dict[str, dict[str, Mean]]:
         """Means of each row by measure, of the measures that any row of the test set has."""
@@ -138,8 +152,8 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         """All means, intervals, levels, notes and problems; numbers that are infinite as text."""
 
-        def plain(test: str, row: str, level: BlurLevel | None = None) -> dict[str, Any]:
-            means = {metric: self.means(test, metric, level=level).get(row) for metric in self.table.metrics}
+        def plain(test: str, row: str, **choice: Any) -> dict[str, Any]:
+            means = {metric: self.means(test, metric, **choice).get(row) for metric in self.table.metrics}
             return {
                 metric: {
                     "mean": one.value if math.isfinite(one.value) else str(one.value),
@@ -157,7 +171,7 @@ class Results:
                 levels = [
                     {
                         "blur_px": [max(level.low, 0.0), None if math.isinf(level.high) else level.high],
-                        "metrics": plain(test.key, row.key, level),
+                        "metrics": plain(test.key, row.key, level=level),
                     }
                     for level in self.levels(test.key)
                 ]
@@ -165,6 +179,8 @@ class Results:
                 if self.table.paper:
                     names["paper"] = published_values(row, test)
                 rows[row.key] = names | {"metrics": plain(test.key, row.key), "levels": levels}
+                if (blurred := self.table.input_row) is not None and row is not blurred:
+                    rows[row.key]["gain"] = plain(test.key, row.key, minus=blurred.key)
             tests[test.key] = {"name": test.label, "rows": rows, "notes": list(self.notes.get(test.key, ()))}
         return {
             "title": self.table.title,
@@ -176,13 +192,14 @@ class Results:
 
     def as_csv(self) -> str:
         """One line for each picture and row."""
-        heads = ("test", "row", "model", "trained_on", "image", "blur_px", *self.table.metrics)
+        heads = ("test", "row", "model", "trained_on", "image", "scene", "blur_px", *self.table.metrics)
         names = {row.key: (row.label, row.trained_on) for row in self.table.rows}
         rows = []
         for r in self.records:
             blur = "" if r.blur_px is None else f"{r.blur_px:.4g}"
             values = [repr(r.values[m]) if m in r.values else "" for m in self.table.metrics]
-            rows.append(dict(zip(heads, (r.test, r.row, *names[r.row], r.image, blur, *values), strict=True)))
+            cells = (r.test, r.row, *names[r.row], r.image, r.scene or "", blur, *values)
+            rows.append(dict(zip(heads, cells, strict=True)))
         return csv_text(rows, heads)
 
 
@@ -198,7 +215,7 @@ def pooled(results: Results, groups: Sequence[tuple[TableRow, Sequence[TableRow]
             if len(values) == len(rows):
                 metrics = [metric for metric in first.values if all(metric in one for one in values)]
                 means = {metric: float(np.mean([one[metric] for one in values])) for metric in metrics}
-                records.append(PictureRecord(first.test, row.key, first.image, first.blur_px, means))
+                records.append(replace(first, row=row.key, values=means))
     others = tuple(row for row in results.table.rows if row.key not in members)
     table = results.table.model_copy(update={"rows": (*others, *(row for row, _ in groups))})
     return Results(table, tuple(records), results.problems, results.notes)
@@ -206,19 +223,23 @@ def pooled(results: Results, groups: Sequence[tuple[TableRow, Sequence[TableRow]
 
 @lru_cache(maxsize=8)
 def bootstrap_weights(count: int, draws: int, seed: int) -> Float[np.ndarray, "draws count"]:
-    """The share of each of `count` pictures in each draw of as many with replacement."""
+    """The share of each of `count` samples in each draw of as many with replacement."""
     random = np.random.default_rng(seed)
     return (random.multinomial(count, np.full(count, 1.0 / count), size=draws) / count).astype(np.float32)
 
 
-def _mean(values: Float[np.ndarray, "count"], weights: Float[np.ndarray, "draws count"]) -> Mean:
-    mean = float(np.mean(values))
-    if len(values) < FEWEST or not np.isfinite(values).all():
-        return Mean(mean, None, len(values))
-    means = mean + weights @ (values - mean).astype(np.float32)
+def _mean(
+    values: Float[np.ndarray, "count"], sample_of: Int[np.ndarray, "count"], weights: Float[np.ndarray, "draws samples"]
+) -> Mean:
+    """The mean of values and its interval by draws of the samples that they belong to."""
+    mean, samples = float(np.mean(values)), weights.shape[1]
+    if samples < FEWEST or not np.isfinite(values).all():
+        return Mean(mean, None, len(values), samples)
+    sums, sizes = (np.bincount(sample_of, one).astype(np.float32) for one in (values - mean, np.ones_like(values)))
+    means = mean + (weights @ sums) / (weights @ sizes)
     tail = 50.0 * (1.0 - CONFIDENCE)
     low, high = np.percentile(means, (tail, 100.0 - tail))
-    return Mean(mean, (float(low), float(high)), len(values))
+    return Mean(mean, (float(low), float(high)), len(values), samples)
 
 
 def ranks(values: Mapping[str, float], higher_is_better: bool, decimals: int) -> dict[str, int]:
@@ -267,9 +288,10 @@ def compare(results: Results) -> str:
             main_table(results, test),
             paper_comparison(results, test),
             "\n".join(f"- {words(note)}" for note in results.notes.get(test.key, ())),
-            "Means with 95 % intervals (bootstrap over pictures):",
+            f"Means with 95 % intervals (bootstrap over {results.samples(test.key)}):",
             interval_table(results, test),
             _few(results, test),
+            gain_table(results, test),
             difference_table(results, test),
             *(level_table(results, test, metric) for metric in LEVELLED),
         ]
@@ -327,15 +349,27 @@ def difference_table(results: Results, test: Test) -> str:
     if len(rivals) < 2:
         return ""
     better = max if KINDS[metric].higher_is_better else min
-    best = better(rivals, key=lambda row: first[row.key].value)
-    means = results.all_means(test.key, minus=best.key)
+    return _differences(results, test, "Differences to", better(rivals, key=lambda row: first[row.key].value))
+
+
+def gain_table(results: Results, test: Test) -> str:
+    """Differences of each row to the blurred pictures; empty where they are no row, or the only one."""
+    blurred = results.table.input_row
+    if blurred is None or not any(results.all_means(test.key, minus=blurred.key).values()):
+        return ""
+    return _differences(results, test, "Gain over", blurred)
+
+
+def _differences(results: Results, test: Test, what: str, base: TableRow) -> str:
+    """Differences of the other rows to one, with their intervals."""
+    means = results.all_means(test.key, minus=base.key)
     rows = [
         [words(row.title), *(_interval(means[m].get(row.key), m, signed=True) for m in means)]
         for row in results.table.rows
-        if row is not best
+        if row is not base
     ]
-    title = words(best.title)
-    above = f"Differences to {title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
+    title = words(base.title)
+    above = f"{what} {title}, of the same pictures, with 95 % intervals (one that holds 0 may be chance):"
     return above + "\n\n" + markdown_table(["Row", *(f"Δ {KINDS[m].label}" for m in means)], rows)
 
 
@@ -438,18 +472,18 @@ def latex(results: Results, *, label: str = "tab:evaluation") -> str:
 
 
 def _few(results: Results, test: Test) -> str:
-    """A warning about intervals that few pictures give, blur levels included."""
+    """A warning about intervals that few samples give, blur levels included."""
     counts = {
-        mean.count
+        mean.samples
         for metric in results.metrics(test.key)
         for level in (None, *results.levels(test.key))
         for mean in results.means(test.key, metric, level=level).values()
     }
-    warnings = []
+    warnings, samples = [], results.samples(test.key)
     if any(FEWEST <= count < FEW for count in counts):
-        warnings.append(f"Intervals of fewer than {FEW} pictures are narrower than they should be.")
+        warnings.append(f"Intervals of fewer than {FEW} {samples} are narrower than they should be.")
     if any(count < FEWEST for count in counts):
-        warnings.append(f"Fewer than {FEWEST} pictures are too few for an interval.")
+        warnings.append(f"Fewer than {FEWEST} {samples} are too few for an interval.")
     return " ".join(warnings)
 
 

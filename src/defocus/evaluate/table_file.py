@@ -129,6 +129,11 @@ class EvaluationTable(_TablePart):
             raise ValueError(f"blur_levels_px = {list(self.blur_levels_px)}; expected ascending positive numbers")
         return self
 
+    @property
+    def input_row(self) -> TableRow | None:
+        """The row of the blurred pictures themselves, if there is one."""
+        return next((row for row in self.rows if row.kind == "input"), None)
+
     def changed(self, *, metrics: Sequence[str] | None = None, device: str | None = None) -> EvaluationTable:
         """The table with other measures, or on another device, where given; checked again."""
         changes = {"metrics": metrics and tuple(metrics), "device": device}

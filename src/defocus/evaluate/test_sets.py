@@ -1,4 +1,5 @@
-"""Test sets and their pictures: DPDD, RealDOF, RTF, LFDOF, SYNDOF, folders of our own, photographs without a truth.
+"""Test sets and their pictures: DPDD, RealDOF, RTF, LFDOF, SYNDOF, folders of our own, photographs of scenes that are
+focused differently, photographs without a truth.
 
 Each says what it found against what the set should hold. Counts: DPDD 76 (Abuolaim and Brown, 2020), RealDOF 50 (Lee et
 al., 2021), RTF 22 (D'Andrès et al., 2016), LFDOF 725 for testing (Ruan et al., 2021), SYNDOF 8,231 without a published
@@ -8,24 +9,21 @@ split (Lee et al., 2019). Another count is an error unless the table says `parti
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Float
 
 from ..errors import DatasetError, DefocusError, FileError
-from ..files import pictures
+from ..files.ownership import listed
 from ..files.pair_folders import (
     BLURRED,
     SHARP,
     SPLITS,
     PairReader,
-    PictureFile,
     existing_store,
     find_pairs,
     is_pair_folder,
@@ -35,89 +33,21 @@ from ..files.pair_folders import (
 )
 from ..files.pictures import PICTURES
 from ..files.stores import open_store
-from .photometry import cell_means
+from ..restore.similarity import Mask
+from .images import FileImage, Image, ReducedImage, StoredImage
+from .multi_focus import MultiFocusTruth, find_scenes
 
 Progress = Callable[[str, float], Any]  # a stage, and the part of it that is done
-Values = Float[np.ndarray, "rows cols 3"]
-TestKind = Literal["dpdd", "realdof", "rtf", "lfdof", "syndof", "pairs", "photographs"]
+TestKind = Literal["dpdd", "realdof", "rtf", "lfdof", "syndof", "pairs", "multi_focus", "photographs"]
 SUFFIXES = (*PICTURES, ".bmp")
 
 
 @dataclass(frozen=True, slots=True)
-class FileImage:
-    """A photograph: PNG, JPEG or TIFF of 8 or 16 bits, turned upright, in sRGB."""
-
-    path: Path
-
-    @property
-    def place(self) -> str:
-        """Full name, for messages."""
-        return str(self.path)
-
-    def read(self) -> Values:
-        """Display values 0..1."""
-        return pictures.read_picture(self.path)[0]
-
-    def digest(self) -> str:
-        """Checksum of its bytes."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
-
-    def size(self) -> tuple[int, int]:
-        """Width and height, without decoding it."""
-        return pictures.upright_size(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredImage:
-    """A picture of a folder of pairs, or one that we saved, as it is stored; it may lie in a shard."""
-
-    reader: PairReader = field(repr=False)
-    picture: PictureFile
-
-    @property
-    def place(self) -> str:
-        return self.reader.place(self.picture)
-
-    def read(self) -> Values:
-        values = pictures.decode_picture(self.reader.read(self.picture), self.place)
-        return values.astype(np.float32) * np.float32(1.0 / np.iinfo(values.dtype).max)
-
-    def digest(self) -> str:
-        return hashlib.sha256(self.reader.read(self.picture)).hexdigest()
-
-    def size(self) -> tuple[int, int]:
-        rows, cols, _ = self.reader.size(self.picture)
-        return cols, rows
-
-
-@dataclass(frozen=True, slots=True)
-class ReducedImage:
-    """A picture at a fraction of its size: means of squares of so many pixels a side, cut to whole squares."""
-
-    image: Image
-    factor: int
-
-    @property
-    def place(self) -> str:
-        return self.image.place
-
-    def read(self) -> Values:
-        return cell_means(self.image.read(), self.factor).astype(np.float32)
-
-    def digest(self) -> str:
-        return hashlib.sha256(f"{self.image.digest()} {self.factor}".encode()).hexdigest()
-
-    def size(self) -> tuple[int, int]:
-        width, height = self.image.size()
-        return width // self.factor, height // self.factor
-
-
-Image = FileImage | StoredImage | ReducedImage
-
-
-@dataclass(frozen=True, slots=True)
 class TestImage:
-    """A blurred picture and, where there is one, the sharp one; `blur_px` is the largest blur radius, if known."""
+    """A blurred picture and, where there is one, the sharp one; `blur_px` is the largest blur radius, if known.
+
+    `scene` names what several pictures show, where they are no independent samples.
+    """
 
     __test__ = False  # not what pytest looks for
 
@@ -125,6 +55,12 @@ class TestImage:
     input: Image
     truth: Image | None = None
     blur_px: float | None = None
+    scene: str | None = None
+
+    @property
+    def mask(self) -> Mask | None:
+        """Pixels where the truth counts; None: everywhere."""
+        return self.truth.mask if isinstance(self.truth, MultiFocusTruth) else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,6 +82,11 @@ class TestSet:
     @property
     def has_truth(self) -> bool:
         return all(image.truth is not None for image in self.images)
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether truths count in parts of the pictures alone."""
+        return any(isinstance(image.truth, MultiFocusTruth) for image in self.images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +142,10 @@ def open_test_set(
     partial: bool = False,
     limit: int | None = None,
     reduce: int = 1,
+    progress: Progress | None = None,
 ) -> TestSet:
     """A test set, checked. `limit`: only so many pictures, evenly spread; `reduce`: at this fraction of their size.
-    Raises `DatasetError`."""
+    Raises `DatasetError`. Pictures of kind "multi_focus" are registered, which takes seconds for each."""
     if split not in SPLITS:
         raise DatasetError(f"the split {split!r}; expected {', '.join(SPLITS)}", file=folder)
     notes: list[str] = []
@@ -211,11 +153,13 @@ def open_test_set(
         images = photographs(folder)
     elif kind == "pairs":
         images = own_pairs(folder, split)
+    elif kind == "multi_focus":
+        images, notes = multi_focus_pictures(folder)
     elif kind in FACTS:
         images = published_pairs(kind, folder, split)
         notes = _count_notes(FACTS[kind], len(images), split, folder, partial)
     else:
-        raise DatasetError(f"kind {kind!r}; known are {', '.join((*FACTS, 'pairs', 'photographs'))}", file=folder)
+        raise DatasetError(f"kind {kind!r}; known are {', '.join(get_args(TestKind))}", file=folder)
     if limit is not None and limit < len(images):
         notes.append(f"{limit} of {len(images)} pictures, evenly spread")
         images = evenly_spread(images, limit)
@@ -227,14 +171,20 @@ def open_test_set(
     if reduce > 1:
         notes.append(f"pictures at 1/{reduce} of their size")
         images = [_reduced(image, reduce) for image in images]
+    if kind == "multi_focus":
+        images, more = judged_pictures(images, folder, progress)
+        notes += more
     return TestSet(name or (FACTS[kind].title if kind in FACTS else kind), kind, tuple(images), tuple(notes))
 
 
 def _reduced(image: TestImage, factor: int) -> TestImage:
-    sides = {
-        name: side and ReducedImage(side, factor) for name, side in (("input", image.input), ("truth", image.truth))
-    }
-    return replace(image, **sides, blur_px=image.blur_px and image.blur_px / factor)  # type: ignore[arg-type]
+    truth: Image | None
+    if isinstance(image.truth, MultiFocusTruth):
+        truth = image.truth.reduced(factor)
+    else:
+        truth = image.truth and ReducedImage(image.truth, factor)
+    blur_px = image.blur_px and image.blur_px / factor
+    return replace(image, input=ReducedImage(image.input, factor), truth=truth, blur_px=blur_px)
 
 
 def find_real_pairs(
@@ -252,6 +202,9 @@ def find_real_pairs(
     """
     if kind == "photographs":
         raise DatasetError("photographs without a truth cannot be compared with it", file=folder)
+    if kind == "multi_focus":
+        message = "multi-focus photographs have truths for parts of them alone, which `defocus evaluate` judges by"
+        raise DatasetError(message, file=folder)
     if sharp is not None:
         return evenly_spread(pair_folders(_existing(folder), _existing(sharp)), limit)
     return list(open_test_set(kind or "pairs", folder, split=split, partial=True, limit=limit).images)  # type: ignore[arg-type]
@@ -265,6 +218,69 @@ def photographs(folder: str | Path) -> list[TestImage]:
         raise DatasetError(f"no photographs here ({', '.join(PICTURES)})", file=root)
     ids = unique_ids(list(by_name))
     return [TestImage(i, FileImage(root / path)) for i, path in zip(ids, by_name.values(), strict=True)]
+
+
+def multi_focus_pictures(folder: str | Path) -> tuple[list[TestImage], list[str]]:
+    """The pictures of scenes that were photographed more than once, with truths that are still to be found; and notes
+    on the pictures that belong to none."""
+    root = _existing(folder)
+    by_name = pictures_by_name(open_store(root), suffixes=SUFFIXES)
+    scenes = find_scenes(by_name)
+    images, alone = [], []
+    for scene, names in scenes.items():
+        files = [FileImage(root / by_name[name]) for name in names]
+        if len(files) == 1:
+            alone += names
+            continue
+        for number, (name, file) in enumerate(zip(names, files, strict=True)):
+            others = (*files[max(number - 1, 0) : number], *files[number + 1 : number + 2])
+            images.append(TestImage(name, file, MultiFocusTruth(file, others), scene=scene))
+    if not images:
+        found = f" ({listed(alone)} alone in a scene)" if alone else ""
+        raise DatasetError(
+            f"no scene with two pictures here{found}: expected pictures of one scene, focused differently, whose names "
+            "differ in their last number alone, such as table_1.jpg and table_2.jpg",
+            file=root,
+        )
+    unnumbered = sorted(set(by_name) - {name for names in scenes.values() for name in names})
+    left_out = (("alone in a scene", alone), ("no number at the end of the name", unnumbered))
+    ids = unique_ids([image.id for image in images])
+    images = [replace(image, id=short) for short, image in zip(ids, images, strict=True)]
+    return images, [f"left out, {reason}: {listed(names)}" for reason, names in left_out if names]
+
+
+def judged_pictures(
+    images: Sequence[TestImage], folder: str | Path, progress: Progress | None = None
+) -> tuple[list[TestImage], list[str]]:
+    """The pictures whose truths are found and count somewhere, and notes on them and on the others."""
+    judged: list[TestImage] = []
+    truths: list[MultiFocusTruth] = []
+    faults: dict[str, list[str]] = {}
+    for image in each_in_turn(images, "registering ", progress):
+        assert isinstance(image.truth, MultiFocusTruth)
+        if fault := image.truth.fault:
+            faults.setdefault(fault, []).append(image.id)
+        else:
+            judged.append(image)
+            truths.append(image.truth)
+    left_out = [f"left out, {fault}: {listed(names)}" for fault, names in faults.items()]
+    if not judged:
+        raise DatasetError(
+            f"no picture can be judged ({'; '.join(left_out)}): expected photographs of one scene from one place, "
+            "focused differently, each sharp where another is not",
+            file=folder,
+        )
+    scenes, share = len({image.scene for image in judged}), float(np.mean([truth.share for truth in truths]))
+    notes = [
+        f"{len(judged)} pictures of {scenes} scene{'s' * (scenes > 1)}, measured where they are blurred and another "
+        f"picture of the scene is sharp: {100.0 * share:.0f} % of the pixels"
+    ]
+    if ceilings := [truth.fit.both_sharp_db for truth in truths if truth.fit.both_sharp_db is not None]:
+        notes.append(
+            f"where both pictures are equally sharp, PSNR is {float(np.mean(ceilings)):.2f} dB (in {len(ceilings)} of "
+            "them): what noise, light and registration leave of a perfect restoration"
+        )
+    return judged, notes + left_out
 
 
 def own_pairs(folder: str | Path, split: str) -> list[TestImage]:

@@ -56,17 +56,25 @@ class Lpips(nn.Module):
 
     def forward(self, image: Tensor, truth: Tensor) -> Tensor:
         """Distances [batch] of pictures [batch, 3, rows, cols] with display values 0 to 1; of 32 pixels or more."""
-        if image.shape != truth.shape or image.shape[1] != 3 or min(image.shape[2:]) < SMALLEST_PX:
-            raise DefocusError(
-                f"pictures of {list(image.shape)} and {list(truth.shape)}; LPIPS needs two alike of [batch, 3, rows, "
-                f"cols] and {SMALLEST_PX} pixels or more"
-            )
-        total = image.new_zeros(image.shape[0], dtype=torch.float32)
-        pairs = zip(self.features(image), self.features(truth), self.heads, strict=True)
-        for one, other, head in pairs:
-            difference = (_unit(one) - _unit(other)).square()
-            total = total + (difference * head.weight[0]).sum(dim=1).mean(dim=(1, 2))
-        return total
+        return torch.stack([one.mean(dim=(1, 2)) for one in self.layers(image, truth)]).sum(0)
+
+    def within(self, image: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
+        """Distances [batch] over the pixels of a mask [rows, cols] alone: the mean there of the sum of the layers'
+        distances, each interpolated to the size of the pictures. Outside of the mask the picture is taken to be the
+        truth, for features near its edge see what lies beyond it."""
+        _check_pair(image, truth)
+        layers = self.layers(torch.where(mask, image, truth), truth)
+        size = (image.shape[2], image.shape[3])
+        whole = [F.interpolate(one[:, None], size, mode="bilinear", align_corners=False)[:, 0] for one in layers]
+        return torch.stack([one[:, mask].mean(1) for one in whole]).sum(0)
+
+    def layers(self, image: Tensor, truth: Tensor) -> list[Tensor]:
+        """Distances [batch, rows, cols] after each convolution, which has its own rows and columns."""
+        _check_pair(image, truth)
+        return [
+            ((_unit(one) - _unit(other)).square() * head.weight[0]).sum(dim=1)
+            for one, other, head in zip(self.features(image), self.features(truth), self.heads, strict=True)
+        ]
 
     def features(self, image: Tensor) -> list[Tensor]:
         """Features after each convolution and its rectifier."""
@@ -93,6 +101,14 @@ class Lpips(nn.Module):
         network = cls()
         fill(network, state, " and ".join(map(str, paths)))
         return network
+
+
+def _check_pair(image: Tensor, truth: Tensor) -> None:
+    if image.shape != truth.shape or image.shape[1] != 3 or min(image.shape[2:]) < SMALLEST_PX:
+        raise DefocusError(
+            f"pictures of {list(image.shape)} and {list(truth.shape)}; LPIPS needs two alike of [batch, 3, rows, "
+            f"cols] and {SMALLEST_PX} pixels or more"
+        )
 
 
 def _unit(features: Tensor) -> Tensor:

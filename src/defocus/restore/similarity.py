@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 from scipy.ndimage import correlate1d
 
 from ..errors import DefocusError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Channels = Literal["rgb", "grey"]
 Window = Literal["gaussian", "uniform"]
+Mask = Bool[np.ndarray, "rows cols"]
 RgbPicture = Shaped[np.ndarray, "..."]  # of any shape: others than [rows, columns, 3], or two, are refused
 
 LUMA = (0.299, 0.587, 0.114)
@@ -40,16 +41,28 @@ UNIFORM_PX = 7  # of the uniform window
 C1, C2 = 0.01**2, 0.03**2
 
 
-def psnr(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "rgb") -> float:
-    """PSNR in dB; infinite for equal pictures."""
+def psnr(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "rgb", mask: Mask | None = None) -> float:
+    """PSNR in dB, over the pixels of a mask if one is given; infinite for equal pictures."""
     a, b = _checked(image, truth, channels)
-    error = float(np.mean(np.square(a - b)))
+    squares = np.square(a - b)
+    error = float(np.mean(squares if mask is None else squares[mask]))
     return math.inf if error == 0.0 else -10.0 * math.log10(error)
 
 
-def ssim(image: RgbPicture, truth: RgbPicture, *, channels: Channels = "grey", window: Window = "gaussian") -> float:
-    """SSIM from −1 to 1; 1 for equal pictures."""
-    return float(np.mean(ssim_map(image, truth, channels=channels, window=window)))
+def ssim(
+    image: RgbPicture,
+    truth: RgbPicture,
+    *,
+    channels: Channels = "grey",
+    window: Window = "gaussian",
+    mask: Mask | None = None,
+) -> float:
+    """SSIM from −1 to 1; 1 for equal pictures. With a mask, the mean over windows whose middle is one of its pixels."""
+    similarity = ssim_map(image, truth, channels=channels, window=window)
+    if mask is not None:
+        rows, cols = (int(total - inner) // 2 for total, inner in zip(mask.shape, similarity.shape, strict=False))
+        similarity = similarity[mask[rows : mask.shape[0] - rows, cols : mask.shape[1] - cols]]
+    return float(np.mean(similarity))
 
 
 def ssim_map(
