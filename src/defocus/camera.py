@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 PIXELS = (1680, 1120)  # the paper's photographs
 PURE_SUPERSAMPLE = 5  # points per pixel of the pure function
-FEW = 32  # PSFs of one call, for which programs that compile in half the time and run half as fast are sooner ready
+FEW = 32  # PSFs or wavefronts of one call: programs that compile in half the time, but run slowly, are sooner done
 # Engraved f-numbers are those of the series of third stops, 2^(n/6): one that is up to half a step wider than the full
 # aperture is its name, and means the full aperture.
 NOMINAL = 2.0 ** (-1 / 12)
@@ -390,7 +390,8 @@ class Camera(eqx.Module):
         from .psf.wavefronts import wavefronts_of
 
         requests = make_requests([self] * len(depth_m), depth_m, field)
-        return wavefronts_of(requests, parse_bands(bands), few=len(requests) <= FEW)
+        bands = parse_bands(bands)
+        return wavefronts_of(requests, bands, few=len(requests) * len(bands.every_nm) <= FEW)
 
     def photograph(self, linear: np.ndarray, depth_m: np.ndarray, **options: Any) -> Photograph:
         """A sharp photograph (linear sRGB, [rows, cols, 3]) with its depth (m, [rows, cols]), taken through this lens.

@@ -11,6 +11,7 @@ import pytest
 
 from defocus import Camera, DefocusError
 from defocus.analysis import Analysis
+from defocus.analysis.pupil_overlap import chord_ends
 from defocus.psf.bands import Bands
 from defocus.psf.pupil_function import sample_pupil
 
@@ -59,6 +60,18 @@ def test_mtf_is_the_autocorrelation_of_the_sampled_pupil(gauss: Analysis, green:
         value = abs(np.vdot(behind, ahead)) / energy
         curve = getattr(green.mtf([float(frequency)]), name)
         assert curve[row, 0] == pytest.approx(value, abs=1e-3)
+
+
+def test_chords_end_at_the_rim_also_beyond_a_dent() -> None:
+    turn = np.linspace(-np.pi, np.pi, 4097)
+    u, v = np.cos(turn), np.sin(turn)
+    at = np.linspace(-0.99, 0.99, 45)
+    for end, sign in zip(chord_ends(u, v, at), (-1.0, 1.0), strict=True):
+        np.testing.assert_allclose(end, sign * np.sqrt(1.0 - at**2), atol=1e-5)
+    dented = np.where((np.abs(v) < 0.6) & (u < 0.0), -0.7 - 0.1 * np.abs(v) / 0.6, u)  # its corners at u = −0.8
+    low, high = chord_ends(dented, v, np.array([-0.78, 0.0]))
+    np.testing.assert_allclose(high, np.sqrt(1.0 - np.array([0.78, 0.0]) ** 2), atol=1e-5)
+    np.testing.assert_allclose(low, -high, atol=1e-5)
 
 
 def test_sagittal_and_tangential_patterns_are_sharp_at_their_own_foci() -> None:

@@ -23,8 +23,9 @@ from ..psf.sampling import needed_samples
 from ..stored_program import stored_program
 
 CELLS = 201  # across the window; odd: one in the middle
-POINTS = 128  # across the five brightest
-SAMPLES = (256, 512, 1024, 2048)  # across the pupil
+POINTS = 64  # across the five brightest
+SAMPLES = (256, 384, 512, 768, 1024, 1536, 2048)  # across the pupil
+RIM = 24.0  # as of `needed_samples`: an error of 1.2e-3 in relative L1, half of that at most in a circle
 RINGS = 6.0  # Airy radii around the rays
 
 
@@ -73,7 +74,7 @@ def light_in_circles(
     airy = 0.61 * pupil.wavelength.max() / pupil.half.min(axis=(1, 2))
     reach = np.maximum(np.abs(blur).max(axis=(1, 2, 3)) + RINGS * airy, 1.1 * radius.max())
     window, half = 2.0 * reach[:, None], pupil.half.max(axis=2)
-    need = np.asarray(needed_samples(half, blur, window, pupil.wavelength)).max(axis=1)
+    need = needed_samples(half, blur, window, pupil.wavelength, RIM).max(axis=1)
     within, strehl = np.full((len(blur), len(radius)), np.nan), np.full(len(blur), np.nan)
     for row in range(len(blur)):
         samples = next((n for n in SAMPLES if n >= need[row]), SAMPLES[-1])
@@ -91,5 +92,16 @@ def light_in_circles(
         peak = np.unravel_index(np.argmax(share), share.shape)
         near = ((np.arange(POINTS) + 0.5) / POINTS * 5.0 - 2.5) * cell
         fine, best = _program(samples)(own, x[peak[1]] + near, y[peak[0], 0] + near, weights)
-        strehl[row] = float(np.max(fine)) / float(best)
+        strehl[row] = _peak(np.asarray(fine, float)) / float(best)
     return within, strehl
+
+
+def _peak(light: Float[np.ndarray, "rows columns"]) -> float:
+    """The top of the parabolas through the brightest point and its neighbours, of either axis."""
+    row, column = np.unravel_index(np.argmax(light), light.shape)
+    peak = light[row, column]
+    for line, at in ((light[:, column], row), (light[row], column)):
+        if 0 < at < len(line) - 1:
+            before, here, after = line[at - 1 : at + 2]
+            peak += (after - before) ** 2 / (8.0 * max(2.0 * here - before - after, 1e-12 * here))
+    return float(peak)

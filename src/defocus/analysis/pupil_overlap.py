@@ -8,7 +8,8 @@ which needs no PSF, no window and no pixel. Only the difference of the two phase
 wide in periods of the pattern, so that a few dozen points across the pupil do. They lie on chords along the shift: cut
 by half a shift at either end these are the overlap, and Gauss' rule on each and over them knows no jagged rim. The rim
 may have any shape that no chord leaves and enters again. The number of points is doubled until nothing changes any
-more.
+more. Along a chord, phases are polynomials of degree 15 and products of two amplitudes of degree 16: both are evaluated
+at 17 points of it, which one matrix takes to any number.
 
 A sensor dz farther away adds dz s_z − dz² s_z² / 2R to W, and light from a sphere of radius R spreads by 1 − s_z dz/R
 (the terms that `optics.wavefront` drops, at x = 0).
@@ -26,7 +27,7 @@ from jaxtyping import Array, Complex, Float, Int
 
 from ..errors import TraceError
 from ..optics.batch import over_lenses
-from ..optics.wavefront import TABLE, Wavefront
+from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE, TABLE, Wavefront
 from ..optics.zernike import chebyshev
 from ..psf.pupil_function import PupilFunction
 from ..stored_program import StoredProgram
@@ -35,6 +36,8 @@ SAGITTAL, TANGENTIAL = 0, 1  # the pattern's lines lie along the radius, or acro
 POINTS = (24, 48, 96, 192, 384)  # on a chord, and chords: as many as convergence asks for
 TOLERANCE = 6e-4  # of the OTF, between so many points and half as many
 AT_ONCE = 2048  # overlaps of one program
+PUPILS = 64  # of one program
+NODES = max(DEGREE, 2 * AMPLITUDE_DEGREE) + 1  # on a chord, at which polynomials are evaluated
 
 
 class Strips(eqx.Module):
@@ -66,13 +69,7 @@ def cut_strips(
     theta = node * np.pi / 2.0
     middle, radius = (first + last)[:, None] / 2.0, (last - first)[:, None] / 2.0
     at = middle + radius * np.sin(theta)
-    low, high = np.full(at.shape, np.inf), np.full(at.shape, -np.inf)
-    for row in rows:
-        (u0, u1), (v0, v1) = (u[row, :-1, None], u[row, 1:, None]), (v[row, :-1, None], v[row, 1:, None])
-        crosses = (np.minimum(u0, u1) <= at[row]) & (at[row] <= np.maximum(u0, u1)) & (u0 != u1)
-        place = v0 + (v1 - v0) * (at[row] - u0) / np.where(u0 == u1, 1.0, u1 - u0)
-        low[row] = np.min(np.where(crosses, place, np.inf), axis=0)
-        high[row] = np.max(np.where(crosses, place, -np.inf), axis=0)
+    low, high = np.stack([chord_ends(*row) for row in zip(u, v, at, strict=True)], axis=1)
     swap = along[:, None, None] == SAGITTAL
     order = np.stack([along, 1 - along], axis=1)
     return Strips(
@@ -89,17 +86,32 @@ def cut_strips(
     )
 
 
+def chord_ends(
+    u: Float[np.ndarray, " table"], v: Float[np.ndarray, " table"], at: Float[np.ndarray, " chords"]
+) -> tuple[Float[np.ndarray, " chords"], Float[np.ndarray, " chords"]]:
+    """Least and largest v where chords at u = `at` cross a closed rim."""
+    u, v = (np.roll(side[:-1], -np.argmin(u[:-1])) for side in (u, v))  # the last point is the first
+    turn = int(np.argmax(u))
+    crossings = []
+    for way in (slice(None, turn + 1), np.r_[0, len(u) - 1 : turn - 1 : -1]):  # from the least u to the largest
+        first = np.maximum.accumulate(u[way])
+        last = np.minimum.accumulate(u[way][::-1])[::-1]  # another one where the rim is dented
+        crossings += [np.interp(at, first, v[way]), np.interp(at, last, v[way])]
+    return np.min(crossings, axis=0), np.max(crossings, axis=0)
+
+
 def _overlap(strips: Strips, frequency: Float[Array, ""], dz: Float[Array, ""]) -> Complex[Array, ""]:
     """∬ P(s + λν/2) P*(s − λν/2) ds of one pupil, for a frequency along v (1/mm) and a sensor dz (mm) farther away."""
     chords = strips.u.shape[0]
-    node, share = np.polynomial.legendre.leggauss(chords)
+    points, share = np.polynomial.legendre.leggauss(chords)
+    node, to_points = _interpolation(points)
     spread = 1.0 - jnp.sqrt(1.0 - jnp.sum(strips.centre**2)) * dz * strips.bend
     shear = strips.wavelength * frequency / spread
     length = jnp.maximum(strips.high - strips.low - shear, 0.0)
-    v = (strips.high + strips.low) / 2.0 + length / 2.0 * node[:, None]  # [point, chord]
+    v = (strips.high + strips.low) / 2.0 + length / 2.0 * node[:, None]  # [node, chord]
     across = (strips.u - strips.centre[1]) / strips.half[1]
 
-    def light(v: Float[Array, "points chords"]) -> tuple[Array, Array]:
+    def light(v: Float[Array, "nodes chords"]) -> tuple[Array, Array]:
         """Amplitude, and phase in waves."""
         place = (v - strips.centre[0]) / strips.half[0]
         amplitude, phase = (
@@ -109,10 +121,22 @@ def _overlap(strips: Strips, frequency: Float[Array, ""], dz: Float[Array, ""]) 
         return amplitude, phase + (s_z - s_z**2 * dz * strips.bend / 2.0) * dz / strips.wavelength
 
     (a, w), (b, other) = light(v + shear / 2.0), light(v - shear / 2.0)
-    waves = w - other
-    angle = (2.0 * jnp.pi * (waves - jnp.round(waves))).astype(jnp.float32)
-    field = a * b * strips.weight * (length / 2.0) * jnp.asarray(share)[:, None]
-    return jax.lax.complex(jnp.sum(field * jnp.cos(angle)), jnp.sum(field * jnp.sin(angle)))
+    strength, waves = (
+        jnp.matmul(to_points, values.astype(jnp.float32), precision="highest")
+        for values in (a * b * strips.weight * length / 2.0, w - other)
+    )
+    angle = 2.0 * jnp.pi * (waves - jnp.round(waves))
+    sums = (share @ jnp.sum(strength * part(angle), axis=1, dtype=float) for part in (jnp.cos, jnp.sin))
+    return jax.lax.complex(*sums)
+
+
+def _interpolation(
+    points: Float[np.ndarray, " points"],
+) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, "points nodes"]]:
+    """Chebyshev's nodes on [−1, 1], and what takes a polynomial's values there to its values at `points`."""
+    node = np.polynomial.chebyshev.chebpts1(NODES)
+    values, basis = (np.polynomial.chebyshev.chebvander(at, NODES - 1) for at in (points, node))
+    return node, (values @ np.linalg.inv(basis)).astype(np.float32)
 
 
 def _polynomials(
@@ -192,14 +216,11 @@ def _ratios(
         return values
     whole = np.ones(len(row))
     keys, which = np.unique(np.stack([row, along]), axis=1, return_inverse=True)
-    size = 64  # pupils that a program holds
-    for start in range(0, keys.shape[1], size):
-        rows, axes = keys[:, start : start + size]
-        padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows))])
-        strips = cut_strips(
-            jax.tree.map(lambda leaf, at=padded: leaf[at], pupil), bend[padded], np.resize(axes, size), points
-        )
-        mine = np.flatnonzero((which >= start) & (which < start + size))
+    for start in range(0, keys.shape[1], PUPILS):
+        rows, axes = keys[:, start : start + PUPILS]
+        strips = cut_strips(jax.tree.map(lambda leaf, at=rows: leaf[at], pupil), bend[rows], axes, points)
+        strips = jax.tree.map(lambda leaf: np.resize(leaf, (PUPILS, *leaf.shape[1:])), strips)
+        mine = np.flatnonzero((which >= start) & (which < start + PUPILS))
         own = which[mine] - start
         number = np.arange(len(rows))
         zero = np.zeros(len(rows))

@@ -43,11 +43,12 @@ def needed_samples(
 ) -> Float[Any, "*#batch"]:
     """The ray-derived number of samples; `radius` of the pupil in direction cosines, `blur` and `window` (its width) in
     mm. A finer `rim` leaves an error of 0.7 over its square."""
-    reach = jnp.max(jnp.abs(blur), axis=-1)
+    xp = blur.__array_namespace__()  # numbers on the host stay there: JAX would compile every step
+    reach = xp.max(xp.abs(blur), axis=-1)
     # The blur's corners after a turn to any azimuth.
-    farthest = jnp.linalg.norm(reach, axis=-1)
+    farthest = xp.linalg.norm(reach, axis=-1)
     replicas = 2.0 * radius * (window / 2.0 + farthest) * (1.0 + MARGIN) / wavelength
-    return jnp.maximum(replicas, rim * jnp.sqrt(replicas))
+    return xp.maximum(replicas, rim * xp.sqrt(replicas))
 
 
 def window_samples(na: float, window: float, wavelength: float) -> float:
