@@ -17,11 +17,13 @@ demo: $(BASE)
 	$(BIN)/defocus demo --out demo
 	@echo "'source $(BIN)/activate' makes defocus a command of this shell"
 
-# The site, in build/site: generated pages, figures of the lenses (GALLERY=few, all or none), executed notebooks.
+# The site, in build/site: generated pages, figures of the lenses (GALLERY=few, all or none), executed notebooks; every
+# link of it and of the repository's Markdown is checked.
 GALLERY ?= few
 docs: $(DOCS)
 	$(BIN)/python tools/lens_gallery.py docs/generated/gallery --lenses $(GALLERY)
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/site
+	$(BIN)/python tools/check_links.py build/site
 	@echo "look at $(CURDIR)/build/site/index.html"
 
 # The checks run beside the tests.

@@ -65,3 +65,9 @@ def test_files_of_the_architecture_exist() -> None:
     assert len(files) > 50
     places = (ROOT / "src" / "defocus", ROOT)
     assert [file for file in sorted(files) if not any((place / file).exists() for place in places)] == []
+
+
+@pytest.mark.parametrize("file", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda file: file.name)
+def test_files_that_a_page_names_exist(file: Path) -> None:
+    paths = re.findall(r"(?<![\w./-])(?:benchmarks|docs|src|tests|tools)/[\w./*-]*[\w*]", file.read_text("utf-8"))
+    assert [path for path in paths if not any(ROOT.glob(path))] == []

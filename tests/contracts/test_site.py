@@ -1,10 +1,11 @@
 """The site as text: every page is built, every internal link and reference leads somewhere, warnings are errors.
 
-Notebooks are shown and not run; `make docs` runs them.
+Notebooks are shown and not run; `make docs` runs them, and checks the links of what it built.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -21,6 +22,9 @@ from defocus.restore.config import TrainConfig
 from defocus.synth.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
+TOOL = importlib.util.spec_from_file_location("check_links", ROOT / "tools" / "check_links.py")
+check_links = importlib.util.module_from_spec(TOOL)
+TOOL.loader.exec_module(check_links)
 PAGES = [path for path in (ROOT / "docs").rglob("*.md") if "generated" not in path.parts]
 
 
@@ -76,6 +80,41 @@ def test_tutorials_are_notebooks_whose_code_is_python() -> None:
         compile("\n".join(code), "notebook", "exec")
 
 
-def test_addresses_of_other_sites_are_whole() -> None:
-    links = [link for page in PAGES for link in re.findall(r"\]\((\w+:[^)]*)\)", page.read_text("utf-8"))]
-    assert [link for link in links if not re.fullmatch(r"https://[\w.-]+\.\w+(/\S*)?", link)] == []
+def test_links_of_the_repository_lead_to_files_and_headings() -> None:
+    files = check_links.markdown_files(ROOT)
+    assert {ROOT / "README.md", *PAGES} <= set(files)
+    assert list(check_links.problems_of_markdown(ROOT, files)) == []
+
+
+def test_a_link_of_markdown_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "a.md"
+    page.write_text(
+        "# A `title`, *here*\n```\n[code](no.md)\n```\n[up](a.md) [title](#a-title-here) [whole](https://a.org/x)\n"
+        "[gone](b.md) [place](#b) [out](../c.md) [half](https://a) ![picture](d.png) <http://a.org>\n[e]: f.md\n"
+    )
+    problems = [line.split(" ", 2)[1:] for line in check_links.problems_of_markdown(tmp_path, [page])]
+    assert problems == [
+        ["#b", "names no place of that page"],
+        ["../c.md", "leads out of the folder"],
+        ["b.md", "names no file"],
+        ["d.png", "names no file"],
+        ["f.md", "names no file"],
+        ["http://a.org", "is no whole address"],
+        ["https://a", "is no whole address"],
+    ]
+
+
+def test_a_link_of_the_site_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "b.html").write_text('<h1 id="place">B</h1>')
+    (tmp_path / "a.html").write_text(
+        '<link href="a.css"><a href="b.html#place">B</a><a href="b.html#gone"></a><a href="#">top</a>'
+        '<img src="data:image/png;base64,AA"><img src="gone.png"><script src="https://a.org/a.js"></script>'
+    )
+    problems = [line.split(" ", 2)[1:] for line in check_links.problems_of_site(tmp_path)]
+    assert problems == [
+        ["a.css", "names no file"],
+        ["b.html#gone", "names no place of that page"],
+        ["gone.png", "names no file"],
+        ["https://a.org/a.js", "is loaded from another site"],
+    ]
+    assert len(list(check_links.problems_of_site(tmp_path / "empty"))) == 1
