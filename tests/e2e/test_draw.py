@@ -15,6 +15,7 @@ import pytest
 from matplotlib import _pylab_helpers
 
 from defocus import Camera
+from defocus.analysis import Mtf
 from defocus.draw import (
     check_figure_path,
     draw_card,
@@ -23,6 +24,7 @@ from defocus.draw import (
     draw_spots,
     html_image,
     plot_camera,
+    plot_curves,
     save,
 )
 from defocus.draw.geometry import Element, cross_section, ray_paths
@@ -359,6 +361,16 @@ def test_card_shows_the_measured_numbers():
     focal_length = f"{measure_one(lens).focal_length_mm:.4g} mm"
     for text in (lens.name, focal_length, "total track", "tangential coma", "axis", "Airy disk"):
         assert text in words, text
+
+
+def test_curves_over_the_field_cross_the_axis_level():
+    """Contrast is an even function of image height: a round lens has no side."""
+    field, frequency = np.array([0.0, 0.3, 0.6, 1.0]), np.array([30.0])
+    contrast = 0.5 + 0.4 / (1.0 + (field[:, None] / 0.25) ** 2)
+    mtf = Mtf(frequency, field, 20.0 * field, "diffraction", contrast, contrast)
+    height, drawn = plot_curves(mtf).axes[0].lines[0].get_data()
+    assert np.interp(20.0 * field, height, drawn) == pytest.approx(contrast[:, 0], abs=1e-3)
+    assert abs((drawn[1] - drawn[0]) / height[1]) < 0.3 * abs((drawn[-1] - drawn[0]) / height[-1])
 
 
 def test_diversity_figures(tmp_path: Path):

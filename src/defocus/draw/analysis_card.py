@@ -49,13 +49,16 @@ def _spectrum(wavelengths_nm: np.ndarray) -> list[str]:
     return [SPECTRUM[round(i * (len(SPECTRUM) - 1) / max(len(rank) - 1, 1))] for i in rank]
 
 
-def _line(axes: Axes, x: Any, y: Any, *, swapped: bool = False, **look: Any) -> None:
-    """A smooth curve through points, over those that are numbers; `swapped` draws x upwards."""
+def _line(axes: Axes, x: Any, y: Any, *, swapped: bool = False, even: bool = False, **look: Any) -> None:
+    """A smooth curve through points, over those that are numbers; `swapped` draws x upwards. `even` curves, those over
+    the field or the stop of a round lens, cross the axis level, however far from it the next point is."""
     ok = np.isfinite(np.asarray(x, float)) & np.isfinite(np.asarray(y, float))
     x, y = np.asarray(x, float)[ok], np.asarray(y, float)[ok]
     if len(x) > 2:
         fine = np.linspace(x[0], x[-1], 121)
-        x, y = fine, PchipInterpolator(x, y)(fine)
+        other_side = (x > 0.0) & even
+        points, values = np.append(-x[other_side][::-1], x), np.append(y[other_side][::-1], y)
+        x, y = fine, PchipInterpolator(points, values)(fine)
     axes.plot(*((y, x) if swapped else (x, y)), **({"linewidth": 1.1} | look))
 
 
@@ -75,7 +78,7 @@ def _paint_mtf(axes: Axes, mtf: Mtf) -> None:
     for (i, colour), (name, dashes) in product(enumerate(colours), BLACK_AND_WHITE.items()):
         values = getattr(mtf, name)
         y = values[:, i] if over_field else np.append(1.0, values[i])
-        _line(axes, x, y, linestyle=dashes, color=colour)
+        _line(axes, x, y, even=over_field, linestyle=dashes, color=colour)
     names = [f"{v:g} lp/mm" for v in rows] if over_field else [field_name(f) for f in rows]
     entries: list[tuple[str, Any]] = [(n, {"color": c}) for n, c in zip(names, colours, strict=True)]
     entries += [(n, {"color": style.INK, "linestyle": d}) for n, d in BLACK_AND_WHITE.items()]
@@ -96,7 +99,7 @@ def _paint_through_focus(axes: Axes, curves: ThroughFocusMtf) -> None:
 
 
 def _paint_distortion(axes: Axes, curves: Distortion) -> None:
-    _line(axes, curves.field_mm, curves.percent, swapped=True, color=style.BLUE)
+    _line(axes, curves.field_mm, curves.percent, swapped=True, even=True, color=style.BLUE)
     axes.axvline(0.0, color=style.FAINT, linewidth=0.6)
     widest = max(float(np.nanmax(np.abs(curves.percent))) * 1.15, 0.1)
     axes.set(xlim=(-widest, widest), ylim=(0.0, None), xlabel="%", ylabel="image height, mm")
@@ -115,7 +118,8 @@ def _paint_grid(axes: Axes, curves: Distortion) -> None:
 def _paint_curvature(axes: Axes, curves: FieldCurvature) -> None:
     for i, colour in enumerate(_spectrum(curves.wavelengths_nm)):
         for values, dashes in ((curves.sagittal_mm, "-"), (curves.tangential_mm, DASHES)):
-            _line(axes, curves.field_mm, values[:, i], swapped=True, linestyle=dashes, color=colour, linewidth=0.9)
+            look = {"linestyle": dashes, "color": colour, "linewidth": 0.9}
+            _line(axes, curves.field_mm, values[:, i], swapped=True, even=True, **look)
     axes.axvline(0.0, color=style.FAINT, linewidth=0.6)
     axes.set(ylim=(0.0, None), xlabel="focus from the sensor, mm", ylabel="image height, mm")
 
@@ -126,7 +130,7 @@ def _paint_colours(axes: Axes, curves: LateralColour | LongitudinalAberration) -
         if isinstance(curves, LateralColour):
             _line(axes, curves.field_mm, curves.shift_mm[:, i] * 1e3, color=colour, label=f"{wave:g} nm")
         else:
-            _line(axes, curves.pupil, curves.focus_mm[i], swapped=True, color=colour, label=f"{wave:g} nm")
+            _line(axes, curves.pupil, curves.focus_mm[i], swapped=True, even=True, color=colour, label=f"{wave:g} nm")
     axes.legend(fontsize=style.SMALL - 1.0, handlelength=1.2, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     if lateral:
         axes.set(xlabel="image height, mm", ylabel="µm")
@@ -142,14 +146,15 @@ def _paint_shift(axes: Axes, curves: FocalShift) -> None:
 
 
 def _paint_illumination(axes: Axes, curves: Illumination) -> None:
-    _line(axes, curves.field_mm, curves.relative, color=style.BLUE, label="relative illumination")
-    _line(axes, curves.field_mm, curves.unvignetted, color=style.ORANGE, linestyle=DASHES, label="stop unvignetted")
+    _line(axes, curves.field_mm, curves.relative, even=True, color=style.BLUE, label="relative illumination")
+    dashed = {"color": style.ORANGE, "linestyle": DASHES}
+    _line(axes, curves.field_mm, curves.unvignetted, even=True, label="stop unvignetted", **dashed)
     axes.legend(fontsize=style.SMALL - 1.0, handlelength=1.6, loc="lower left")
     axes.set(ylim=(0.0, 1.05), xlabel="image height, mm")
 
 
 def _paint_spots(axes: Axes, curves: SpotSizes) -> None:
-    _line(axes, curves.field_mm, curves.rms_mm * 1e3, color=style.BLUE, label="RMS spot")
+    _line(axes, curves.field_mm, curves.rms_mm * 1e3, even=True, color=style.BLUE, label="RMS spot")
     axes.axhline(curves.airy_radius_mm * 1e3, color=style.FAINT, linewidth=0.8, linestyle=":", label="Airy radius")
     axes.legend(fontsize=style.SMALL - 1.0, handlelength=1.6)
     axes.set(ylim=(0.0, None), xlabel="image height, mm", ylabel="µm")
