@@ -58,22 +58,24 @@ def chief_ray(
     by_angle = jnp.asarray(by == "angle" if isinstance(by, str) else by)
     halves = jax.tree.map(lambda *leaves: jnp.stack(leaves), *_split(system))
     aim = _Aim(halves, jnp.asarray(target, float), by_angle, jnp.asarray(image_z, float))
+    limit = 0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1])
     # The search itself has no derivative: it sees the numbers alone.
-    found, lives, reach = _search_ray(jax.lax.stop_gradient(aim))
-    end = _follow(found, aim)
-    side = jnp.where(end.height < 0.0, -1.0, 1.0)
-    value = jnp.where(by_angle, end.angle, jnp.abs(end.height))
+    p, end = _search_ray(*jax.lax.stop_gradient((aim, limit)))
+    found = _StopRay(p, end.position, end.direction, end.image_height, end.image_slope, end.angle)
+    ray = _follow(found, aim)
+    side = jnp.where(ray.height < 0.0, -1.0, 1.0)
+    value = jnp.where(by_angle, ray.angle, jnp.abs(ray.height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes
     # on upwards to the image came from below.
     flip = jnp.array([1.0, -side, -1.0])
     return ChiefRay(
-        position=end.position * flip,
-        direction=-end.direction * flip,
-        image_height=jnp.abs(end.height),
-        image_slope=side * end.slope,
-        angle=end.angle,
-        found=lives & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
-        reach=reach,
+        position=ray.position * flip,
+        direction=-ray.direction * flip,
+        image_height=jnp.abs(ray.height),
+        image_slope=side * ray.slope,
+        angle=ray.angle,
+        found=end.found & (jnp.abs(value - target) <= 1e-6 + 1e-6 * jnp.abs(target)),
+        reach=end.reach,
     )
 
 
@@ -85,71 +87,75 @@ class _Aim(eqx.Module):
     by_angle: Bool[Array, ""]
     image_z: Float[Array, ""]  # mm
 
-    def rays(self, p: Float[Array, "*p"]) -> tuple[_StopRays, Bool[Array, "*p"]]:
-        """The rays of each p, and whether both halves of them live."""
-        both = over_lenses(lambda half: trace(half, _from_stop(jnp.ravel(p) / half.index[0])), self.halves)
+    def rays(
+        self, p: Float[Array, " p"]
+    ) -> tuple[Trace, Trace, Float[Array, " p"], Float[Array, " p"], Bool[Array, " p"]]:
+        """The two half rays, image height, object-space angle and whether both halves live."""
+        both = over_lenses(lambda half: trace(half, _from_stop(p / half.index[0])), self.halves)
         backwards, forwards = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in (0, 1))
-        rays = _StopRays(
-            p=jnp.ravel(p),
-            position=backwards.position,
-            direction=backwards.direction,
-            height=to_plane(forwards, self.image_z)[1],
-            slope=forwards.direction[1] / forwards.direction[2],
-            angle=jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2]),
-        )
+        height = to_plane(forwards, self.image_z)[1]
+        angle = jnp.arctan2(jnp.abs(backwards.direction[1]), backwards.direction[2])
         lives = forwards.alive & backwards.alive & (forwards.direction[2] > 1e-6)
-        return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-1], *p.shape), (rays, lives))
+        return backwards, forwards, height, angle, lives
+
+    def ray(self, p: Float[Array, ""]) -> _StopRay:
+        """One of them."""
+        backwards, forwards, height, angle, _ = self.rays(p[None])
+        slope = forwards.direction[1, 0] / forwards.direction[2, 0]
+        return _StopRay(p, backwards.position[:, 0], backwards.direction[:, 0], height[0], slope, angle[0])
 
 
-class _StopRays(eqx.Module):
-    """Rays from the centre of the stop, in the frames of the halves of the lens."""
+class _StopRay(eqx.Module):
+    """A ray from the centre of the stop, in the frames of the halves of the lens."""
 
-    p: Float[Array, "*p"]  # n·sin(angle) at the stop
-    position: Float[Array, "3 *p"]
-    direction: Float[Array, "3 *p"]
-    height: Float[Array, "*p"]
-    slope: Float[Array, "*p"]
-    angle: Float[Array, "*p"]
+    p: Float[Array, ""]  # n·sin(angle) at the stop
+    position: Float[Array, "3"]
+    direction: Float[Array, "3"]
+    height: Float[Array, ""]
+    slope: Float[Array, ""]
+    angle: Float[Array, ""]
 
 
-def _search_ray(aim: _Aim) -> tuple[_StopRays, Bool[Array, ""], Float[Array, ""]]:
-    """The ray that reaches its aim, or comes nearest; whether it lives; and the farthest that any ray reaches."""
+def _search_ray(aim: _Aim, limit: Float[Array, ""]) -> tuple[Float[Array, ""], ChiefRay]:
+    """p of the ray that reaches its aim, or comes nearest, below a limit; and the ray, in the frames of the halves."""
 
-    def narrow(_: Int[Array, ""], state: tuple[Any, ...]) -> tuple[Any, ...]:
+    def narrow(_: Int[Array, ""], state: tuple[Array, Array, ChiefRay]) -> tuple[Array, Array, ChiefRay]:
         """A narrower bracket of p, and the ray at its lower end."""
-        low, high, _, _, reach = state
-        rays, lives = aim.rays(low + (high - low) * jnp.linspace(0.0, 1.0, SCAN))
+        low, high, last = state
+        p = low + (high - low) * jnp.linspace(0.0, 1.0, SCAN)
+        backwards, forwards, heights, angles, lives = aim.rays(p)
         # Rays that leave the stop upwards may land at −y: follow |y|, and put the answer on the right side in the end.
-        values = jnp.where(aim.by_angle, rays.angle, jnp.abs(rays.height))
+        values = jnp.where(aim.by_angle, angles, jnp.abs(heights))
         lives = jnp.cumprod(lives.astype(int)).astype(bool)  # the stretch from the axis outwards
         reached = lives & (values >= aim.target)
         # Where no living ray reaches the target, the last of them and the first dead one bracket the edge.
         upper = jnp.where(jnp.any(reached), jnp.argmax(reached), jnp.minimum(jnp.sum(lives), SCAN - 1))
         lower = jnp.maximum(upper - 1, 0)
-        reach = jnp.maximum(reach, jnp.max(jnp.where(lives, values, 0.0)))
-        ray = jax.tree.map(lambda leaf: leaf[..., lower], rays)
-        return ray.p, rays.p[upper], ray, lives[lower], reach
+        reach = jnp.maximum(last.reach, jnp.max(jnp.where(lives, values, 0.0)))
+        slopes = forwards.direction[1] / forwards.direction[2]
+        every = (backwards.position, backwards.direction, heights, slopes, angles, lives)
+        position, direction, height, slope, angle, alive = (one[..., lower] for one in every)
+        return p[lower], p[upper], ChiefRay(position, direction, height, slope, angle, alive, reach)
 
-    zero, vector = jnp.zeros(()), jnp.zeros(3)
-    limit = 0.9999 * jnp.min(aim.halves.index[:, 0])
-    blank = _StopRays(zero, vector, vector, zero, zero, zero)
-    *_, ray, lives, reach = jax.lax.fori_loop(0, ROUNDS, narrow, (zero, limit, blank, jnp.zeros((), bool), zero))
-    return ray, lives, reach
+    zero = jnp.zeros(())
+    blank = ChiefRay(jnp.zeros(3), jnp.zeros(3), zero, zero, zero, jnp.zeros((), bool), zero)
+    p, _, end = jax.lax.fori_loop(0, ROUNDS, narrow, (zero, limit, blank))
+    return p, end
 
 
 @jax.custom_jvp
-def _follow(ray: _StopRays, aim: _Aim) -> _StopRays:
+def _follow(ray: _StopRay, aim: _Aim) -> _StopRay:
     """The ray that was found, with the derivative of the implicit function theorem: p follows the aim and the lens."""
     return ray
 
 
 @_follow.defjvp
-def _follow_derivative(primals: tuple[_StopRays, _Aim], tangents: tuple[Any, Any]) -> tuple[_StopRays, _StopRays]:
+def _follow_derivative(primals: tuple[_StopRay, _Aim], tangents: tuple[Any, Any]) -> tuple[_StopRay, _StopRay]:
     """The ray comes from `_follow` itself, so the rule can be differentiated again."""
     (_, aim), (_, change) = primals, tangents
     ray = _follow(*primals)
-    _, moved = jax.jvp(lambda aim: aim.rays(ray.p)[0], (aim,), (change,))
-    _, rates = jax.jvp(lambda p: aim.rays(p)[0], (ray.p,), (jnp.ones_like(ray.p),))
+    _, moved = jax.jvp(lambda aim: aim.ray(ray.p), (aim,), (change,))
+    _, rates = jax.jvp(aim.ray, (ray.p,), (jnp.ones_like(ray.p),))
     # A ray that grazes the edge may have none.
     rates = jax.tree.map(lambda rate: jnp.where(jnp.isfinite(rate), rate, 0.0), rates)
     side = jnp.where(ray.height < 0.0, -1.0, 1.0)
