@@ -9,6 +9,7 @@ import pytest
 
 from defocus import Camera, load_lens, psfs
 from defocus.psf import Psf
+from defocus.psf.propagate import _program
 from defocus.psf.pupil_function import _angle
 from defocus.psf.ray_density import _edge_light, needed_cells
 
@@ -73,3 +74,13 @@ def test_cells_of_a_blur_are_no_larger_than_pixels_and_fine_at_its_rim() -> None
     cells = needed_cells(radius)
     assert (2.0 * radius / cells < 1.0).all()
     assert (10.0 * radius / cells**2 < 0.004).all()
+
+
+def test_one_program_of_rays_serves_all_windows(camera: Camera) -> None:
+    large = camera.psf(1.2, (0.0, 0.0), 64, "d")
+    programs = _program.cache_info().currsize
+    small = camera.psf(1.2, (0.0, 0.0), 41, "d")
+    assert small.report["propagation"] == "rays"
+    assert _program.cache_info().currsize == programs
+    middle = np.asarray(large.array)[:, 12:53, 12:53]
+    np.testing.assert_allclose(small.array, middle / middle.sum(), rtol=1e-5, atol=1e-9)

@@ -332,7 +332,7 @@ class TracedRequests:
 
             for part, light in in_batches(pairs, batch, compute):
                 here = tuple(np.array(part).T)
-                pixels[here] = light.pixels[: len(part)]
+                pixels[here] = light.pixels[: len(part), :size, :size]
                 for name, values in measures.items():
                     values[here] = getattr(light, name)[: len(part)]
                 if progress is not None:

@@ -181,14 +181,17 @@ def intensity_batch(
     *,
     of: Callable[..., Intensity] = intensity,
     at_once: int = 1,
+    window: int | None = None,
     **options: Any,
 ) -> Intensity:
     """`intensity`, or another function `of` a pupil and a pixel, over the first `count` of a batch, others dark.
 
-    An accelerator takes them `at_once`, in a loop. `options` are those of the function.
+    An accelerator takes them `at_once`, in a loop. `options` are those of the function, as is a `window`, which makes
+    no program of its own.
     """
     number = np.asarray(len(pixel) if count is None else count)
-    return _program(of, at_once, tuple(sorted(options.items())))(pupils, pixel, number)
+    more = () if window is None else (np.asarray(window),)
+    return _program(of, at_once, tuple(sorted(options.items())))(pupils, pixel, number, *more)
 
 
 def compile_intensity(rows: int, *, of: Callable[..., Intensity] = intensity, at_once: int = 1, **options: Any) -> None:
@@ -204,8 +207,10 @@ def _program(
 ) -> Callable[..., Intensity]:
     """One program for each function and its options."""
 
-    def intensities(pupils: PupilFunction, pixel: Float[Array, " batch"], count: Int[Array, ""]) -> Intensity:
-        return over_lenses(lambda p, d: of(p, d, **dict(options)), pupils, pixel, count=count, at_once=at_once)
+    def intensities(
+        pupils: PupilFunction, pixel: Float[Array, " batch"], count: Int[Array, ""], *window: Int[Array, ""]
+    ) -> Intensity:
+        return over_lenses(lambda p, d: of(p, d, *window, **dict(options)), pupils, pixel, count=count, at_once=at_once)
 
     facts = {"at_once": at_once, **dict(options)}
     transform = facts.pop("transform", matrix_dft)

@@ -30,6 +30,7 @@ MOST_AT_ONCE = {"cpu": 64, "gpu": 16}  # that a GPU lacks for a whole step it co
 AHEAD = {"cpu": 0, "gpu": 2}  # batches that are computed while one is copied to the host
 PROGRAMS_AT_ONCE = 8  # on a GPU
 PIXELS_AT_ONCE = 2**22  # of the PSFs of one call of a GPU's program, which propagates a few of them after the other
+COMMON_WINDOW = 128  # pixels across: a processor has one program of rays for all windows up to this
 OF_RAYS = 0  # points per pixel, where light is that of rays
 OF_PIXELS = 10**6  # where it is the integral over each pixel
 
@@ -45,7 +46,8 @@ def plan_propagation(samples: int, points: int, size: int, method: PsfMethod) ->
     others: dict[int, Any] = {OF_RAYS: {"of": ray_intensity}, OF_PIXELS: {"of": pixel_intensity}}
     way = {"samples": samples, "size": size, **others.get(points, own)}
     if backend_kind() == "cpu":
-        return at_once, way
+        in_common = points == OF_RAYS and size <= COMMON_WINDOW
+        return at_once, way | ({"size": COMMON_WINDOW, "window": size} if in_common else {})
     at_once = 1 << (at_once.bit_length() - 1)
     rows = 1 << max(PIXELS_AT_ONCE // size**2, 1).bit_length() - 1
     return max(at_once, min(rows, 256)), {"at_once": at_once, **way}

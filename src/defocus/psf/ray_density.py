@@ -39,6 +39,7 @@ CELLS_PER_PIXEL = 3.5  # of blur radius, across the pupil: cells are no larger t
 RIM_CELLS = 3000.0  # times the blur radius is the square of their number: the rim's cells leave an error of 0.003
 CELL_BUCKETS = {"cpu": (256, 384, 512, 768, 1024, 1536, 2048), "gpu": (512, 1024, 2048)}
 ROWS_AT_ONCE = 64  # of cells, on a processor: they stay in its cache
+Window = int | Int[Array, ""]  # pixels across
 LIGHT_UNIT = 2.0**-40  # of about all light: it is added up in whole parts, so that the order does not matter
 
 
@@ -139,39 +140,44 @@ class RayLight(eqx.Module):
         """No light on size × size pixels."""
         return RayLight(jnp.zeros(((size + 2) ** 2, 4), jnp.int64), *jnp.zeros(3))
 
-    def with_cells(self, cells: Cells, unit: Float[Array, ""]) -> RayLight:
+    def with_cells(self, cells: Cells, unit: Float[Array, ""], window: Window) -> RayLight:
         """More light, counted in whole units."""
         edge = math.isqrt(self.counts.shape[0])
-        size = edge - 2
+        most, centre = (jnp.asarray(v, cells.light.dtype) for v in (window, window // 2 + 0.5))
 
         def parts(middle: Array, width: Array) -> tuple[Int[Array, " cells"], Float[Array, "cells 2"]]:
             """The pixel where a cell begins, counted from a border of one, and the cell's parts in it and the next."""
             width = jnp.clip(width, 1e-3, 1.0)
             begin = middle - width / 2.0
-            first = jnp.floor(jnp.clip(begin, -1.0, size))
+            first = jnp.floor(jnp.clip(begin, -1.0, most))
             part = jnp.clip((first + 1.0 - begin) / width, 0.0, 1.0)
             return first.astype(jnp.int32) + 1, jnp.stack([part, 1.0 - part], axis=-1)
 
-        column, across = parts(cells.x + size // 2 + 0.5, cells.wide)
-        row, down = parts(size // 2 + 0.5 - cells.y, cells.high)
+        column, across = parts(cells.x + centre, cells.wide)
+        row, down = parts(centre - cells.y, cells.high)
         scaled = cells.light * (1.0 / unit).astype(cells.light.dtype)
         shares = (down[:, :, None] * across[:, None, :] * scaled[:, None, None]).reshape(-1, 4)
         counts = self.counts.at[row * edge + column].add(jnp.round(shares).astype(jnp.int64), mode="drop")
         return replace(self, counts=counts, light=self.light + jnp.sum(cells.light, dtype=jnp.float64))
 
-    def pixels(self, unit: Float[Array, ""]) -> Float[Array, "size size"]:
-        """The light on each pixel as a part of all."""
+    def pixels(self, unit: Float[Array, ""], window: Window) -> Float[Array, "size size"]:
+        """The light on each pixel as a part of all; none beyond the window."""
         edge = math.isqrt(self.counts.shape[0])
         own = self.counts.reshape(edge, edge, 4)
         inner = own[1:-1, 1:-1, 0] + own[1:-1, :-2, 1] + own[:-2, 1:-1, 2] + own[:-2, :-2, 3]
+        if not isinstance(window, int):
+            within = jnp.arange(edge - 2) < window
+            inner = jnp.where(within[:, None] & within, inner, 0)
         return inner * (unit / self.light)
 
 
 class _PupilOnSensor:
-    """One pupil, and what its light does on pixels (pitch in mm) when it is cut into `samples` × `samples` cells."""
+    """One pupil, and what its light does on a window of pixels (pitch in mm), cut into `samples` × `samples` cells."""
 
-    def __init__(self, pupil: PupilFunction, pixel: Float[Array, ""], samples: int, dtype: jnp.dtype) -> None:
-        self.pupil, self.pixel, self.samples, self.dtype = pupil, pixel, samples, dtype
+    def __init__(
+        self, pupil: PupilFunction, pixel: Float[Array, ""], window: Window, samples: int, dtype: jnp.dtype
+    ) -> None:
+        self.pupil, self.pixel, self.window, self.samples, self.dtype = pupil, pixel, window, samples, dtype
         self.columns = grid_axis(samples).astype(dtype)
         self.cell_x, self.cell_y = pupil.half.astype(dtype) * (2.0 / samples)
 
@@ -220,7 +226,7 @@ class _PupilOnSensor:
         wide = jnp.abs(land.xx) * cell_x + jnp.abs(land.xy) * cell_y
         high = jnp.abs(land.xy) * cell_x + jnp.abs(land.yy) * cell_y
         passed = amplitude * inside_part(pupil, rim, columns, self.samples)
-        light = light.with_cells(self._bent(lit, land.x, land.y, wide, high), unit)
+        light = light.with_cells(self._bent(lit, land.x, land.y, wide, high), unit, self.window)
         energy, total = (jnp.sum(v, dtype=jnp.float64) for v in (amplitude * passed, passed))
         return replace(light, energy=light.energy + energy, amplitude=light.amplitude + total)
 
@@ -247,19 +253,30 @@ class _PupilOnSensor:
 
 
 def ray_intensity(
-    pupil: PupilFunction, pixel: Float[Array, ""], *, samples: int, size: int, dtype: jnp.dtype = jnp.float32
+    pupil: PupilFunction,
+    pixel: Float[Array, ""],
+    window: Int[Array, ""] | None = None,
+    *,
+    samples: int,
+    size: int,
+    dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
-    """One PSF from `samples` × `samples` cells of the pupil; `pixel` in mm."""
-    cells = _PupilOnSensor(pupil, pixel, samples, dtype)
+    """One PSF from `samples` × `samples` cells of the pupil; `pixel` in mm.
+
+    With a `window` no larger than `size`, a number and not a shape, it fills the first pixels of so many rows and
+    columns, and the others are dark: one program serves all windows.
+    """
+    across = size if window is None else window
+    cells = _PupilOnSensor(pupil, pixel, across, samples, dtype)
     shadow, bright = cells.shadow()
     unit = jnp.mean(bright, dtype=jnp.float64) * samples**2 * LIGHT_UNIT
-    light = RayLight.empty(size).with_cells(shadow, unit)
+    light = RayLight.empty(size).with_cells(shadow, unit, across)
     rows = cells.columns.reshape(-1, ROWS_AT_ONCE if jax.default_backend() == "cpu" else samples)
     if len(rows) == 1:
         light = cells.with_rows(light, rows[0], unit)
     else:
         light = jax.lax.fori_loop(0, len(rows), lambda k, sum: cells.with_rows(sum, rows[k], unit), light)
-    pixels = light.pixels(unit).astype(dtype)
+    pixels = light.pixels(unit, across).astype(dtype)
     cell = (cells.cell_x * cells.cell_y).astype(jnp.float64)
     strehl = jnp.max(pixels) * (pupil.wavelength / pixel) ** 2 * light.energy / (cell * light.amplitude**2)
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, light.energy * cell)
