@@ -14,7 +14,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.text import Text
+from matplotlib.textpath import TextPath
 
 from defocus import Camera, Photograph, Psf
 from defocus.cli import run
@@ -33,6 +35,7 @@ from defocus.draw import (
 from defocus.draw.psf_grid import PsfGrid
 from defocus.draw.psf_plot import check_scale, colours, picture
 from defocus.draw.pupils import wavefronts_of
+from defocus.draw.style import text_width
 from defocus.errors import DefocusError
 from defocus.lens import load_lens
 from defocus.optics.pupil_map import pupil_map
@@ -52,6 +55,13 @@ def camera() -> Camera:
 @pytest.fixture(scope="module")
 def grid(camera: Camera) -> PsfGrid:
     return compute_psf_grid(camera, fields=(-0.7, 0.7), depths_m=(math.inf,), size=SIZE, bands="d")
+
+
+def test_the_width_of_a_text_is_that_of_its_outline() -> None:
+    font = FontProperties(family="DejaVu Sans", size=9.0)
+    for text in ("Ø 50 mm f/2 · gS@%&", "| I − L |"):
+        outline = TextPath((0.0, 0.0), text, prop=font, usetex=False).get_extents()
+        assert text_width(text, 9.0) == pytest.approx(outline.width / 72.0, rel=1e-12)
 
 
 def texts(figure: Figure) -> list[str]:

@@ -80,8 +80,9 @@ def command(
 def _options(source: Any) -> list[inspect.Parameter]:
     """The parameters of a function or dataclass as typer wants them."""
     options = []
+    hints = typing.get_type_hints(source, include_extras=True)
     for name, parameter in inspect.signature(source).parameters.items():
-        hint = typing.get_type_hints(source, include_extras=True)[name]
+        hint = hints[name]
         if dataclasses.is_dataclass(hint):
             options += _options(hint)
             continue
