@@ -1,7 +1,7 @@
 """The gallery of built-in lenses for the site: a page for each with its card, its bokeh, and its MTF at two stops.
 
 `python tools/lens_gallery.py docs/generated/gallery --lenses all` draws what is missing: figures that are there stay
-as long as the lens, this script and the package that drew them are the same. `few` draws six lenses of different kinds
+as long as the lens, this script and the version of the package are the same. `few` draws six lenses of different kinds
 and lists the others, `none` lists all. A lens takes a few seconds; those that are killed half-way are drawn again.
 """
 
