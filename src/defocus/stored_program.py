@@ -167,7 +167,8 @@ def _load(file: Path) -> tuple[Any, Any] | None:
         return None
     try:
         (program, inward, outward), example = pickle.loads(content)
-        _initialise_lapack()
+        if b"lapack" in content:  # which imports SciPy
+            _initialise_lapack()
         loaded = deserialize_and_load(program, inward, outward, execution_devices=jax.devices()[:1])
         return loaded, jax.tree.structure(example)
     except Exception:  # cut short, and pickle and XLA say so by errors of any kind: it is compiled and stored anew

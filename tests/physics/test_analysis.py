@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.interpolate import PchipInterpolator
 
 from defocus import Camera, DefocusError
 from defocus.analysis import Analysis
 from defocus.analysis.pupil_overlap import chord_ends
+from defocus.draw.analysis_card import monotone_curve
 from defocus.psf.bands import Bands
 from defocus.psf.pupil_function import sample_pupil
 
@@ -149,3 +151,12 @@ def test_fields_and_bands_that_are_none() -> None:
     camera = Camera(double_gauss())
     with pytest.raises(DefocusError, match="fractions of the image radius from 0"):
         Analysis(camera, fields=(0.5, 1.0))
+
+
+@pytest.mark.parametrize("points", [3, 4, 17])
+def test_drawn_curves_are_scipys_monotone_cubics(points: int) -> None:
+    random = np.random.default_rng(points)
+    x = np.cumsum(random.random(points) + 0.05)
+    fine = np.linspace(x[0], x[-1], 121)
+    for y in (random.normal(size=points), np.cumsum(random.random(points)), np.round(random.normal(size=points))):
+        np.testing.assert_allclose(monotone_curve(x, y, fine), PchipInterpolator(x, y)(fine), atol=1e-12)

@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.interpolate import PchipInterpolator
 
 from ..analysis.camera_analysis import Analysis
 from ..analysis.curves import (
@@ -60,6 +60,31 @@ def _line(axes: Axes, x: Any, y: Any, *, swapped: bool = False, even: bool = Fal
         points, values = np.append(-x[other_side][::-1], x), np.append(y[other_side][::-1], y)
         x, y = fine, PchipInterpolator(points, values)(fine)
     axes.plot(*((y, x) if swapped else (x, y)), **({"linewidth": 1.1} | look))
+
+
+def monotone_curve(
+    x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], at: Float[np.ndarray, " places"]
+) -> Float[np.ndarray, " places"]:
+    """Cubics through three points or more that rise and fall only where these do (Fritsch and Butland, 1984).
+
+    SciPy has them, but its import takes longer than the drawing of the page.
+    """
+    step = np.diff(x)
+    rise = np.diff(y) / step
+    slope = np.zeros(len(x))
+    # Inside the harmonic mean of both sides' slopes, 0 where they differ in sign.
+    left, right = step[:-1] + 2.0 * step[1:], 2.0 * step[:-1] + step[1:]
+    same = rise[:-1] * rise[1:] > 0.0
+    before, after = (np.where(same, part, 1.0) for part in (rise[:-1], rise[1:]))
+    slope[1:-1] = np.where(same, 3.0 * (step[:-1] + step[1:]) / (left / before + right / after), 0.0)
+    # At the ends that of the parabola through three points, within what keeps a cubic monotone.
+    for end, (near, far) in ((0, (0, 1)), (-1, (-1, -2))):
+        parabola = rise[near] + (rise[near] - rise[far]) * step[near] / (step[near] + step[far])
+        slope[end] = np.clip(parabola, *sorted((0.0, 3.0 * rise[near])))
+    k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(step) - 1)
+    t = (at - x[k]) / step[k]
+    bend = (slope[k] + slope[k + 1] - 2.0 * rise[k]) * t - (2.0 * slope[k] + slope[k + 1] - 3.0 * rise[k])
+    return y[k] + step[k] * t * (slope[k] + t * bend)
 
 
 def _key(axes: Axes, entries: Sequence[tuple[str, Any]], **options: Any) -> None:
