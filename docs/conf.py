@@ -56,7 +56,9 @@ def setup(app: Any) -> None:
     app.connect("source-read", _results_inside)
     app.connect("autodoc-process-docstring", _docstring)
     app.connect("missing-reference", _public_name)
-    if not NOTEBOOKS:
+    if NOTEBOOKS:
+        _kernels_behind_files()
+    else:
         from sphinx.directives.code import CodeBlock
 
         class CodeCell(CodeBlock):
@@ -69,6 +71,20 @@ def setup(app: Any) -> None:
                 return super().run()
 
         app.add_directive("code-cell", CodeCell)
+
+
+def _kernels_behind_files() -> None:
+    """Let kernels of notebooks listen at files: at ports, others on the machine could read along, and each warns."""
+    from nbclient import NotebookClient
+
+    create = NotebookClient.create_kernel_manager
+
+    def create_behind_files(client: Any) -> Any:
+        manager = create(client)
+        manager.transport = "ipc"
+        return manager
+
+    NotebookClient.create_kernel_manager = create_behind_files
 
 
 def _mathml(node: Any, *, as_block: bool) -> str:
@@ -117,7 +133,7 @@ def _docstring(_app: Any, _kind: str, _name: str, _value: Any, _options: Any, li
             out += ["::", "", *(f"   {line}" for line in paragraph.splitlines()), ""]
             continue
         parts = re.split(r"(`[^`]+`)", paragraph)
-        texts = [f"\\ `{part}`\\ " if part.startswith("`") else re.sub(r"([*|_\\])", r"\\\1", part) for part in parts]
+        texts = [f"\\ `{part}`\\ " if part.startswith("`") else re.sub(r"([*|_@\\])", r"\\\1", part) for part in parts]
         out += [*"".join(texts).splitlines(), ""]
     lines[:] = out
 
