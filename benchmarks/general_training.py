@@ -390,6 +390,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
     events = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
     busy = watch.values
     facts = {
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "processor",
         "steps": state["step"], "batch": config.batch, "crop": config.crop, "seconds": time.perf_counter() - begin,
         "seconds_to_first_step": state["first"], "steps_per_s": events[-1].get("steps_per_s"),
         "gpu_busy_percent": busy, "gpu_busy_mean": sum(busy) / len(busy) if busy else None,
@@ -487,19 +488,29 @@ def write_card(arguments: argparse.Namespace) -> None:
         sys.exit(f"{arguments.index}: without {', '.join(unknown[:5])}: licences of all photographs are needed")
     photographs = [{key: index[name][key] for key in ("file", "author", "licence", "source")} for name in files]
     reports = {name: json.loads((arguments.out / f"general_{name}.json").read_text())
-               for name in ("data", "train", "training")}  # fmt: skip
+               for name in ("data", "bank", "train", "training")}  # fmt: skip
     training = {key: reports["train"][key] for key in ("steps", "batch", "crop", "seconds")}
+    bank = {key: reports["bank"][key] for key in ("settings", "psfs")}
     card = {
         "name": "general", "sha256": file_sum(arguments.weights), "command": COMMAND,
-        "pairs": reports["data"]["pairs"], "lenses": reports["data"]["lenses"], "training": training,
+        "bank": bank, "lenses": reports["data"]["lenses"], "training": training,
+        "test": reports["data"]["pairs"]["test"],
         "levels": reports["training"]["levels"], "limits": LIMITS, "photographs": photographs,
     }  # fmt: skip
     (arguments.out / "general.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    gains = ", ".join(
+        f"{one['gain']:+.2f} dB at {one['level_px'][0]:g} to {one['level_px'][1]:g} px" for one in card["levels"]
+    )
+    about = (
+        f"Gain in PSNR on {card['test']} pairs of lenses, lens families and photographs that it has not seen: {gains}. "
+        f"A sharp picture comes back at {min(one['sharp_out'] for one in card['levels']):.0f} dB. "
+        f"{training['steps']:,} steps of {training['batch']} crops of {training['crop']} pixels, each crop a scene of "
+        f"its own, through {bank['psfs']:,} PSFs of {bank['settings']:,} settings of {card['lenses']['train']} lenses; "
+        f"{training['seconds'] / 60:.0f} minutes on one {reports['train']['device']}. `{COMMAND}` makes such weights "
+        "again; the photographs are those below, 70 % of them for training."
+    )
     text = [
-        "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "",
-        "Gain in PSNR on lenses and photographs that it has not seen: " + ", ".join(
-            f"{one['gain']:+.2f} dB at {one['level_px'][0]:g} to {one['level_px'][1]:g} px" for one in card["levels"]
-        ) + f". {training['steps']:,} steps; {reports['data']['pairs']['train']:,} pairs.", "",
+        "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "", about, "",
         "| photograph | author | licence | from |", "| --- | --- | --- | --- |",
         *(f"| {one['file']} | {one['author']} | {one['licence']} | {one['source']} |" for one in photographs),
     ]  # fmt: skip
