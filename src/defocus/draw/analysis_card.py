@@ -58,7 +58,7 @@ def _line(axes: Axes, x: Any, y: Any, *, swapped: bool = False, even: bool = Fal
         fine = np.linspace(x[0], x[-1], 121)
         other_side = (x > 0.0) & even
         points, values = np.append(-x[other_side][::-1], x), np.append(y[other_side][::-1], y)
-        x, y = fine, PchipInterpolator(points, values)(fine)
+        x, y = fine, monotone_curve(points, values, fine)
     axes.plot(*((y, x) if swapped else (x, y)), **({"linewidth": 1.1} | look))
 
 
