@@ -172,7 +172,7 @@ def _paint_shift(axes: Axes, curves: FocalShift) -> None:
 
 def _paint_illumination(axes: Axes, curves: Illumination) -> None:
     _line(axes, curves.field_mm, curves.relative, even=True, color=style.BLUE, label="relative illumination")
-    dashed = {"color": style.ORANGE, "linestyle": DASHES}
+    dashed: dict[str, Any] = {"color": style.ORANGE, "linestyle": DASHES}
     _line(axes, curves.field_mm, curves.unvignetted, even=True, label="stop unvignetted", **dashed)
     axes.legend(fontsize=style.SMALL - 1.0, handlelength=1.6, loc="lower left")
     axes.set(ylim=(0.0, 1.05), xlabel="image height, mm")
