@@ -27,6 +27,7 @@ NOTEBOOKS = importlib.util.find_spec("myst_nb") is not None and "DEFOCUS_DOCS_TE
 extensions = ["myst_nb" if NOTEBOOKS else "myst_parser", "sphinx.ext.autodoc"]
 html_math_renderer = "mathml"  # browsers draw it by themselves; MathJax would be fetched from elsewhere
 html_show_copyright = False
+highlight_language = "none"  # of blocks that name no language: commands
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # results begin where their script began

@@ -90,16 +90,21 @@ def _command_lines(path: tuple[str, ...], command: Any) -> Iterator[str]:
     if hasattr(command, "commands"):
         return
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    usage = " ".join(["defocus", *path, *((p.metavar or p.name.upper()).strip("{}[]") for p in arguments)])
+    words = [_argument(p) if p.required else f"[{_argument(p)}]" for p in arguments]
+    usage = " ".join(["defocus", *path, *words])
     yield from (f"### defocus {' '.join(path)}", "", f"```text\n{usage} [OPTIONS]\n```", "")
     yield from (inspect.cleandoc(command.help or ""), "", "| | default | |", "| --- | --- | --- |")
     for parameter in command.params:
         text = " ".join((parameter.help or "").split())
         names = [f"`{n}`" for n in (*parameter.opts, *parameter.secondary_opts)]
         if parameter.param_type_name == "argument":
-            names = [f"`{(parameter.metavar or parameter.name.upper()).strip('{}[]')}`"]
+            names = [f"`{_argument(parameter)}`"]
         yield f"| {', '.join(names)} | {_default(parameter)} | {cell(text)} |"
     yield ""
+
+
+def _argument(parameter: Any) -> str:
+    return (parameter.metavar or parameter.name.upper()).strip("{}[]")
 
 
 def _default(parameter: Any) -> str:

@@ -78,6 +78,7 @@ def test_tutorials_are_notebooks_whose_code_is_python() -> None:
     assert {"photographer.md", "optical_engineer.md", "vision_researcher.md", "how_a_lens_blurs.md"} <= set(notebooks)
     for code in notebooks.values():
         compile("\n".join(code), "notebook", "exec")
+        assert [line for line in "\n".join(code).splitlines() if len(line) > 90] == []  # as wide as the page's column
 
 
 def test_links_of_the_repository_lead_to_files_and_headings() -> None:
