@@ -3,10 +3,10 @@
     python benchmarks/seconds.py [--out FOLDER] [--only NAME ...] [--before SOURCE_FOLDER] [--repeats N] [--quick]
 
 A command runs in a process of its own: first with no compiled program on the disk ("cold"), then with those that the
-first left ("again"). Python finds its modules as bytecode, as pip installs them. The last rows are calls within one
-process (`user_programs.py`), once everything is loaded. With --before, the `src` folder of another checkout is measured
-in the same minutes, turn by turn, so that the ratio holds on a machine that others use, too. The least of N repeats
-counts. Writes seconds.json and .md.
+first left ("again"). Python finds its modules as bytecode, as pip installs them: a first round, which does not count,
+leaves it. The last rows are calls within one process (`user_programs.py`), once everything is loaded. With --before,
+the `src` folder of another checkout is measured in the same minutes, turn by turn, so that the ratio holds on a machine
+that others use, too. The least of N repeats counts. Writes seconds.json and .md.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ COMMANDS = {
     "blur": "blur scene:portrait --lens canon-rf-85-f1.2 --size 960x640 --out OUT/blurred.png",
 }
 CALLS = {"Camera.psf": "one_psf", "gradient": "gradient"}
-# What the commands import: read once before, so that its bytecode is there.
-IMPORTS = "import defocus.draw, defocus.render.photograph, defocus.survey.measurement, matplotlib.backends.backend_agg"
 Seconds = dict[str, float]
 
 
@@ -57,7 +55,6 @@ def measure(name: str, source: Path, bytecode: str) -> dict[str, Seconds]:
         variables["PYTHONPATH"] = str(source)
         if not is_quick():
             variables["PYTHONPYCACHEPREFIX"] = bytecode
-            subprocess.run([sys.executable, "-c", IMPORTS], check=True, env=variables)
         if name in CALLS:
             (cold,), (again, call) = (user_programs.fresh(CALLS[name], n, variables) for n in (1, 2))
             return {"cold": cold, "again": again, "next_call": call}
@@ -110,10 +107,10 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "seconds": {}}
     result |= {"commit" if version == "now" else version: commit(source) for version, source in sources.items()}
     with tempfile.TemporaryDirectory() as bytecode:
+        rounds = options.repeats + amount(1, quick=0)
         for name in options.only:
-            turns = [
-                {v: measure(name, source, bytecode) for v, source in sources.items()} for _ in range(options.repeats)
-            ]
+            turns = [{v: measure(name, source, bytecode) for v, source in sources.items()} for _ in range(rounds)]
+            turns = turns[-options.repeats :]
             result["seconds"][name] = {v: least([turn[v] for turn in turns]) for v in sources}
             print(name, json.dumps(result["seconds"][name]), flush=True)
     write_report(options.out, "seconds", result, markdown(result))
