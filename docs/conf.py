@@ -58,7 +58,7 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", _docstring)
     app.connect("missing-reference", _public_name)
     if NOTEBOOKS:
-        _kernels_behind_files()
+        _encrypted_kernels()
     else:
         from sphinx.directives.code import CodeBlock
 
@@ -74,18 +74,18 @@ def setup(app: Any) -> None:
         app.add_directive("code-cell", CodeCell)
 
 
-def _kernels_behind_files() -> None:
-    """Let kernels of notebooks listen at files: at ports, others on the machine could read along, and each warns."""
+def _encrypted_kernels() -> None:
+    """Let kernels of notebooks encrypt what they say: others on the machine could read along, and each kernel warns."""
     from nbclient import NotebookClient
 
     create = NotebookClient.create_kernel_manager
 
-    def create_behind_files(client: Any) -> Any:
+    def create_encrypted(client: Any) -> Any:
         manager = create(client)
-        manager.transport = "ipc"
+        manager.transport_encryption = "auto"  # where kernel and client know how to, which are those that warn
         return manager
 
-    NotebookClient.create_kernel_manager = create_behind_files
+    NotebookClient.create_kernel_manager = create_encrypted
 
 
 def _mathml(node: Any, *, as_block: bool) -> str:
