@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import convolve, gaussian_filter
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'defocus[train]'")
 from PIL import Image  # noqa: E402
@@ -19,7 +19,10 @@ from defocus.restore import shipped  # noqa: E402
 from defocus.restore.blur_maps import check_map_file, estimate_blur, write_blur_map  # noqa: E402
 from defocus.restore.deblurring import DeblurWishes  # noqa: E402
 from defocus.restore.models import build_model  # noqa: E402
-from defocus.restore.models.checkpoints import save_weights  # noqa: E402
+from defocus.restore.models.checkpoints import load_model, save_weights  # noqa: E402
+from defocus.restore.tiles import deblur as restore  # noqa: E402
+from defocus.scene import make_scene  # noqa: E402
+from defocus.srgb import to_srgb  # noqa: E402
 
 SMALL = {"width": 4, "encoder_blocks": [1, 1], "middle_blocks": 1, "decoder_blocks": [1, 1], "local_pool_px": 48}
 
@@ -87,6 +90,27 @@ def test_what_is_not_the_shipped_file_is_refused(weights_folder: Path) -> None:
     (weights_folder / "general.json").write_text("{")
     with pytest.raises(WeightsError, match="cannot be read"):
         shipped.shipped_weights()
+
+
+def test_the_package_s_own_network() -> None:
+    """Its size and card; and it undoes blur that it was not shown, on a picture that is no photograph."""
+    file, card = shipped.shipped_weights(), shipped.model_card()
+    assert file.stat().st_size <= 16 * 2**20
+    network = load_model(file)
+    assert sum(parameter.numel() for parameter in network.parameters()) <= 8_000_000
+    assert card["sha256"] == file_sum(file)
+    assert {"author", "file", "licence", "source"} == set(card["photographs"][0])
+    assert all(one["licence"] for one in card["photographs"])
+    light = np.asarray(make_scene("letters", (160, 128)).picture(16).linear)
+    kernel = np.clip(4.0 - np.hypot(*np.mgrid[-4:5, -4:5]), 0.0, 1.0)  # a disc of radius 3.5 px
+    colours = [convolve(light[..., c], kernel / kernel.sum(), mode="reflect") for c in range(3)]
+    sharp, blurred = (to_srgb(np.clip(one, 0.0, 1.0)).astype(np.float32) for one in (light, np.stack(colours, -1)))
+
+    def error(image: np.ndarray) -> float:
+        return float(np.mean((image - sharp)[16:-16, 16:-16] ** 2))
+
+    assert error(restore(network, blurred)) < 0.6 * error(blurred)  # 3.3 dB
+    assert error(restore(network, sharp)) < 1e-4  # 40 dB
 
 
 def test_no_weights_are_one_line(

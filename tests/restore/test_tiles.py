@@ -160,13 +160,14 @@ def test_nafnet_in_tiles_differs_by_its_global_means(tiny_nafnet: Path) -> None:
     assert near < 1e-3 < far
 
 
-def test_means_over_windows_make_tiles_of_the_whole_picture() -> None:
+@pytest.mark.parametrize("shuffle", [1, 2])
+def test_means_over_windows_make_tiles_of_the_whole_picture(shuffle: int) -> None:
     """A NAFNet with local means, as the shipped one has: tiles differ from the whole by far less than a step of 255."""
     from defocus.restore.models import build_model
 
     torch.manual_seed(0)
     blocks = {"encoder_blocks": [1, 1], "middle_blocks": 1, "decoder_blocks": [1, 1]}
-    network = build_model("nafnet", width=4, local_pool_px=32, **blocks)
+    network = build_model("nafnet", width=4, local_pool_px=32, shuffle=shuffle, **blocks)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     image = noise(144, 176)

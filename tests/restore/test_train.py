@@ -17,10 +17,11 @@ import pytest
 import torch
 from accelerate import PartialState
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from defocus.cli import run
-from defocus.errors import ConfigError, DefocusError, OwnershipError, TrainingError, WeightsError
+from defocus.errors import ConfigError, DatasetError, DefocusError, OwnershipError, TrainingError, WeightsError
 from defocus.restore import training as train_module
 from defocus.restore.build import Average, lost_processes
 from defocus.restore.config import TrainConfig
@@ -30,6 +31,7 @@ from defocus.restore.run_folder import read_state
 from defocus.restore.similarity import batch_grey, batch_psnr, batch_ssim, ssim
 from defocus.restore.training import TrainProgress, train
 from defocus.restore.validation import ValidationPairs
+from defocus.synth.bank import RUNGS, Bank
 
 from .small_training import BASE, TINY, settings, write_pairs
 
@@ -118,6 +120,35 @@ def test_a_killed_training_goes_on_to_the_bit(pairs: Path, tmp_path: Path) -> No
     assert network.name == "nafnet"
     assert equal(network.state_dict(), weights(cut / "best.pt"))
     assert not list((cut / "states").glob(".*"))
+
+
+def test_a_training_from_a_bank_goes_on_to_the_bit(tmp_path: Path) -> None:
+    """From the second step on as at once; another seed is not. What a bank cannot be used for is one line."""
+    random = np.random.default_rng(2)
+    room, kernel = 52, np.zeros((8, 8), np.float16)
+    kernel[3:6, 3:6] = 1.0 / 9.0
+    pixels = gaussian_filter(random.integers(0, 256, (room, room, 3)), (2, 2, 0)).astype(np.uint8)
+    outlines, lamps = np.full((1, room, room), 255, np.uint8), np.zeros((1, room, room, 3), np.float16)
+    psfs, coc = np.tile(kernel, (1, RUNGS, 3, 1, 1)), np.linspace(1.0, -1.0, RUNGS, dtype=np.float32)[None]
+    places = np.array([[0, room, room]], np.int32)
+    Bank(psfs, coc, pixels.reshape(-1, 3), places, outlines, lamps).save(tmp_path / "bank", {})
+    words: dict[str, Any] = {"data": {"kind": "bank"}, "batch": 2, "steps": 4, "save": {"every": 2}}
+    folders = (tmp_path / "bank",)
+    train(settings(**words), tmp_path / "whole", folders=folders)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    for name in ("states/step-00000004.pt", "last.pt"):
+        (tmp_path / "cut" / name).unlink()
+    train(settings(**words), tmp_path / "cut", folders=folders)
+    train(settings(**words, seed=5), tmp_path / "other", folders=folders)
+    whole, cut, other = (weights(tmp_path / name / "last.pt") for name in ("whole", "cut", "other"))
+    assert equal(whole, cut)
+    assert not equal(whole, other)
+    with pytest.raises(ConfigError, match=r"needs the folder of a bank"):
+        train(settings(**words), tmp_path / "none")
+    with pytest.raises(DatasetError, match="no bank of PSFs"):
+        train(settings(**words), tmp_path / "empty", folders=(tmp_path,))
+    with pytest.raises(ConfigError, match=r"one folder, and no cache"):
+        settings(data={"kind": "bank", "cache": "memory"})
 
 
 def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path) -> None:
