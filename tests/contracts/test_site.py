@@ -81,6 +81,15 @@ def test_tutorials_are_notebooks_whose_code_is_python() -> None:
         assert [line for line in "\n".join(code).splitlines() if len(line) > 90] == []  # as wide as the page's column
 
 
+def test_formulas_become_mathml() -> None:
+    math = pytest.importorskip("docutils.utils.math.latex2mathml", reason="of docutils, which Sphinx brings along")
+    texts = [re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL) for page in PAGES]
+    formulas = [formula for text in texts for formula in re.findall(r"\$\$?([^$]+)\$\$?", text)]
+    assert len(formulas) > 10
+    for formula in formulas:
+        assert math.tex2mathml(formula).startswith("<math")
+
+
 def test_links_of_the_repository_lead_to_files_and_headings() -> None:
     files = check_links.markdown_files(ROOT)
     assert {ROOT / "README.md", *PAGES} <= set(files)
