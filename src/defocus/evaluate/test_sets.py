@@ -236,9 +236,9 @@ def multi_focus_pictures(folder: str | Path) -> tuple[list[TestImage], list[str]
             others = (*files[max(number - 1, 0) : number], *files[number + 1 : number + 2])
             images.append(TestImage(name, file, MultiFocusTruth(file, others), scene=scene))
     if not images:
-        found = f" ({listed(alone)} alone in a scene)" if alone else ""
+        alone_text = f" ({listed(alone)} alone in a scene)" if alone else ""
         raise DatasetError(
-            f"no scene with two pictures here{found}: expected pictures of one scene, focused differently, whose names "
+            f"no scene with two pictures here{alone_text}: expected pictures of one scene, focused differently, whose names "
             "differ in their last number alone, such as table_1.jpg and table_2.jpg",
             file=root,
         )

@@ -61,8 +61,8 @@ def chief_ray(
     limit = 0.9999 * jnp.minimum(system.index[system.stop], system.index[system.stop + 1])
     # The search itself has no derivative: it sees the numbers alone.
     p, end = _search_ray(*jax.lax.stop_gradient((aim, limit)))
-    found = _StopRay(p, end.position, end.direction, end.image_height, end.image_slope, end.angle)
-    ray = _follow(found, aim)
+    stop_ray = _StopRay(p, end.position, end.direction, end.image_height, end.image_slope, end.angle)
+    ray = _follow(stop_ray, aim)
     side = jnp.where(ray.height < 0.0, -1.0, 1.0)
     value = jnp.where(by_angle, ray.angle, jnp.abs(ray.height))
     # Out of the frame mirrored in z; and the half traced backwards left the stop upwards too, where the ray that goes

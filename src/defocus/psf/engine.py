@@ -297,8 +297,8 @@ class TracedRequests:
         points = _counts(finest, asked or points_each, several)
         estimates = {}
         if self.method is WAVE and not (options.exact or options.samples or asked):
-            known = np.array([places.max(initial=-1) + 1, block.waves])
-            error = np.asarray(_RAY_ERRORS(block.arrays, pitch, known))[places, : block.waves]
+            count = np.array([places.max(initial=-1) + 1, block.waves])
+            error = np.asarray(_RAY_ERRORS(block.arrays, pitch, count))[places, : block.waves]
             error = np.minimum(error, LARGEST_ERROR)
             estimates, rays = {"ray_error": error}, error <= RAY_ERROR
             # The widest colour's cells for all of them: one program.

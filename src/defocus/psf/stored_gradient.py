@@ -92,18 +92,18 @@ class _Derivatives:
         return jax.jvp(self._of_moved(leaves), tuple(leaves[k] for k in self.moved), tuple(change))[1]
 
     @lru_cache  # noqa: B019
-    def backward(self, known: tuple[bool, ...]) -> Callable[..., Any]:
-        """The way back, from the cotangents that are `known` (others are zero) to those of the moved numbers."""
+    def backward(self, nonzero: tuple[bool, ...]) -> Callable[..., Any]:
+        """The way back, from the cotangents that are `nonzero` to those of the moved numbers."""
 
         def backward(residuals: Sequence[Any], leaves: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             if _shapes(leaves) not in self._pullbacks:  # the forward program was found on the disk, this one was not
                 jax.eval_shape(self.forward, *leaves)
             way, structure, shapes = self._pullbacks[_shapes(leaves)]
             some = iter(cotangents)
-            every = [next(some) if is_known else jnp.zeros(*s) for is_known, s in zip(known, shapes, strict=True)]
+            every = [next(some) if is_there else jnp.zeros(*s) for is_there, s in zip(nonzero, shapes, strict=True)]
             return list(jax.tree.unflatten(way, residuals)(jax.tree.unflatten(structure, every)))
 
-        return self._stored(backward, known)
+        return self._stored(backward, nonzero)
 
     def _of_moved(self, leaves: Sequence[Any]) -> Callable[..., Any]:
         def function(*moved: Any) -> Any:
@@ -157,9 +157,9 @@ def _push(*arguments: Any, programs: _Derivatives, parts: Parts, shapes: Shapes)
 
 def _pull(cotangents: Any, *arguments: Any, programs: _Derivatives, parts: Parts, shapes: Shapes) -> list[Any]:
     residuals, leaves, _ = _split(arguments, parts)
-    known = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
-    some = [cotangent for cotangent, is_known in zip(cotangents, known, strict=True) if is_known]
-    return [None] * (parts[0] + parts[1]) + programs.backward(known)(residuals, leaves, some)
+    nonzero = tuple(not isinstance(cotangent, ad.Zero) for cotangent in cotangents)
+    some = [cotangent for cotangent, is_there in zip(cotangents, nonzero, strict=True) if is_there]
+    return [None] * (parts[0] + parts[1]) + programs.backward(nonzero)(residuals, leaves, some)
 
 
 def _push_derivative(primals: Any, tangents: Any, **options: Any) -> tuple[list[Any], list[Any]]:
