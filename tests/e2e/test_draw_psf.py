@@ -206,6 +206,13 @@ def test_a_tile_that_failed_says_why(grid: PsfGrid) -> None:
     assert_on_page(figure)
 
 
+def test_a_column_of_refused_tiles_keeps_its_field(grid: PsfGrid) -> None:
+    fine = grid.camera.with_pixels(pixel_um=0.1)
+    refused = compute_psf_grid(fine, fields=(-0.7, 0.7), depths_m=(math.inf,), size=SIZE, bands="d")
+    assert all("of the light falls outside" in report["status"] for report in refused.reports[0])
+    assert refused.heads == grid.heads
+
+
 def test_a_grid_without_fields_is_refused() -> None:
     with pytest.raises(DefocusError, match="at least one field"):
         compute_psf_grid(Camera(load_lens(LENS)), fields=(), depths_m=(1.0,))

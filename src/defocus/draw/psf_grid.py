@@ -111,13 +111,12 @@ def field_name(field: float) -> str:
 
 
 def _field_head(field: float, reports: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    """A field, and its image height and angle as the first tile that worked tells them."""
-    fine = [report for report in reports if report["status"] == "ok"]
-    if not fine:
-        return field_name(field), "no light"
-    if "field_deg" not in fine[0]:  # of a shape that knows no chief ray
-        return field_name(field), ""
-    return field_name(field), f"{fine[0]['image_height_mm']:.3g} mm, {fine[0]['field_deg']:.3g}°"
+    """A field, and its image height and angle as the first tile tells that knows them, drawn or refused."""
+    for report in reports:
+        if math.isfinite(report.get("field_deg", math.nan)):
+            return field_name(field), f"{report['image_height_mm']:.3g} mm, {report['field_deg']:.3g}°"
+    # the disc and the Gaussian know no chief ray
+    return field_name(field), "" if any(report["status"] == "ok" for report in reports) else "no light"
 
 
 @style.look()
