@@ -18,6 +18,7 @@ import defocus
 from defocus import Camera, list_lenses, load_lens
 from defocus.errors import DefocusError
 from defocus.lens.library import DATA, LibraryEntry
+from defocus.psf.window import CLOSE_UP
 from site_pages import write
 
 FEW = (
@@ -29,7 +30,7 @@ FEW = (
     "zeiss-tessar-50-f3.5",
 )
 FIELDS = (0.0, 0.5, 0.85)
-BLUR_PX, WINDOW_PX = 22.0, 64  # of the bokeh: the larger blur radius, and the tiles
+BLUR_PX = 40.0  # of the bokeh: the larger blur radius in tiles of CLOSE_UP pixels
 STOPS = 2.0  # by how many the second MTF is stopped down
 
 
@@ -82,7 +83,7 @@ def draw_lens(name: str, folder: Path) -> bool:
 
     def bokeh() -> object:
         camera, depths = out_of_focus(Camera(lens))
-        return draw_psf_grid(compute_psf_grid(camera, fields=FIELDS, depths_m=depths, size=WINDOW_PX))
+        return draw_psf_grid(compute_psf_grid(camera, fields=FIELDS, depths_m=depths, size=CLOSE_UP))
 
     open_camera = Camera(lens)
     figures = {
@@ -102,11 +103,16 @@ def draw_lens(name: str, folder: Path) -> bool:
 
 
 def out_of_focus(camera: Camera) -> tuple[Camera, tuple[float, float]]:
-    """The camera focused at forty focal lengths, two depths around that, and pixels that show both blurs."""
+    """The camera focused at forty focal lengths, two depths around that, and pixels that show both blurs.
+
+    Where aberrations blur more than defocus, pixels are as coarse as the largest of all PSFs asks for.
+    """
     focus = float(f"{0.04 * abs(float(camera.first_order.focal_length)):.2g}")
     camera, depths = camera.focused(focus), (0.75 * focus, 2.0 * focus)
     largest = max(abs(float(camera.circle_of_confusion_px(depth))) for depth in depths)
-    return camera.with_pixels(pixel_um=float(camera.pixel_um) * largest / BLUR_PX), depths
+    camera = camera.with_pixels(pixel_um=float(camera.pixel_um) * largest / BLUR_PX)
+    pitches = [float(camera.close_up(depth, (0.0, field)).pixel_um) for depth in depths for field in FIELDS]
+    return camera.with_pixels(pixel_um=max(float(camera.pixel_um), *pitches)), depths
 
 
 def lens_page(entry: LibraryEntry, folder: Path) -> str:
@@ -147,7 +153,7 @@ def index_page(entries: tuple[LibraryEntry, ...], chosen: tuple[str, ...], folde
     lines[-1] += "(../../lenses.md)."
     if len(chosen) < len(entries):
         lines[-1] += f" This build has pages of {len(chosen)}; `make docs GALLERY=all` draws every one."
-    lines += ["", "| lens | f / mm | F | kind | year |", "| --- | --: | --: | --- | --: |"]
+    lines += ["", "| lens | f\u00a0/\u00a0mm | F | kind | year |", "| --- | --: | --: | --- | --: |"]
     for e in entries:
         link = f"[{e.title or e.name}]({e.name}.md)" if e.name in chosen else f"{e.title or e.name}"
         lines.append(f"| {link} | {e.focal_length_mm:.4g} | {e.f_number:.3g} | {e.type} | {e.year or ''} |")
