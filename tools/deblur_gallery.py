@@ -22,14 +22,14 @@ from defocus.restore.shipped import shipped_weights
 from defocus.restore.tiles import deblur
 from defocus.scene import make_scene
 
-SIZE = (480, 320)
+SIZE = (420, 280)
 ROWS = (  # scene, lens, f-number, focus in metres (None: on the subject)
     ("letters", "zeiss-tessar-50-f3.5", None, 1.6),
     ("swatches", "sony-planar-50-f1.4", 2.8, None),
     ("street", "zeiss-sonnar-180-f2.8", 5.6, None),
     ("table", "sigma-40-f1.4", 2.0, None),
     ("leaves", "sony-planar-50-f1.4", 2.0, None),
-    ("night", "canon-rf-85-f1.2", None, 0.9),
+    ("night", "canon-rf-85-f1.2", 4.0, None),
 )
 
 

@@ -238,8 +238,8 @@ def multi_focus_pictures(folder: str | Path) -> tuple[list[TestImage], list[str]
     if not images:
         alone_text = f" ({listed(alone)} alone in a scene)" if alone else ""
         raise DatasetError(
-            f"no scene with two pictures here{alone_text}: expected pictures of one scene, focused differently, whose names "
-            "differ in their last number alone, such as table_1.jpg and table_2.jpg",
+            f"no scene with two pictures here{alone_text}: expected pictures of one scene, focused differently, "
+            "whose names differ in their last number alone, such as table_1.jpg and table_2.jpg",
             file=root,
         )
     unnumbered = sorted(set(by_name) - {name for names in scenes.values() for name in names})
