@@ -34,7 +34,7 @@ from ..psf.pupil_function import PupilFunction
 from ..stored_program import StoredProgram
 
 SAGITTAL, TANGENTIAL = 0, 1  # the pattern's lines lie along the radius, or across it: its frequency across, or along
-POINTS = (24, 48, 96, 192, 384)  # on a chord, and chords: as many as convergence asks for
+POINTS = (24, 48, 96, 192, 384, 768)  # on a chord, and chords: as many as convergence asks for
 TOLERANCE = 6e-4  # of the OTF, between so many points and half as many
 AT_ONCE = 2048  # overlaps of one program
 PUPILS = 64  # of one program
@@ -194,7 +194,7 @@ def transfer(
     # The phases' difference goes through as many waves as periods fit the rays' extent: three points for each.
     slant = np.linalg.norm(pupil.half, axis=1)[row]
     extent = np.ptp(wavefront.blur, axis=2)[row, along] + 2.0 * slant * np.abs(dz)
-    start = np.searchsorted(POINTS[:-2], 16.0 + 3.0 * extent * frequency)
+    start = np.searchsorted(POINTS[:-3], 16.0 + 3.0 * extent * frequency)
     answer = np.full(len(row), np.nan + 0j)
     numbers, before = np.arange(0), np.zeros(0, complex)  # requests that are under way, and their values
     for level, points in enumerate(POINTS):
