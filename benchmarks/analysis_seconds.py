@@ -3,7 +3,9 @@
     python benchmarks/analysis_seconds.py [--out FOLDER] [--quick]
 
 Each is a process of its own, from its start to its end, imports and the drawing of the page included, all its threads.
-One that compiled something, which the first of its size does, is measured again. Writes analysis_seconds.json and .md.
+One that compiled something, which the first of its size does, is measured again. `defocus --help` is measured beside
+each lens: cores that others use, too, count more seconds for the same work, and its own on quiet ones are in
+seconds.md. Writes analysis_seconds.json and .md.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def measure(name: str, variables: dict[str, str], page: Path) -> dict[str, Any]:
     before = sum(1 for _ in cache.rglob("*"))
     first = command(words, variables)
     compiled = sum(1 for _ in cache.rglob("*")) > before
-    return {"lens": name, "compiling": first if compiled else None} | (command(words, variables) if compiled else first)
+    kept = command(words, variables) if compiled else first
+    return {"lens": name, "compiling": first if compiled else None, "help": command(["--help"], variables)} | kept
 
 
 def main() -> None:
@@ -60,7 +63,8 @@ def markdown(result: dict[str, Any]) -> str:
         f"{about['cpu']}, {about['cores']} cores, load {about['load_before']:.1f} before, Python {about['python']}, "
         f"jax {about['jax']}. Median {statistics.median(cpu):.1f} CPU seconds, most {max(cpu):.1f}; {within} within "
         f"{MOST_S:g}. Compiling for the first lens of a size takes up to "
-        f"{max((row['compiling']['cpu_s'] for row in rows if row['compiling']), default=0.0):.0f}.",
+        f"{max((row['compiling']['cpu_s'] for row in rows if row['compiling']), default=0.0):.0f}. `defocus --help` "
+        f"took {statistics.median(row['help']['cpu_s'] for row in rows):.2f} beside them (median).",
         "",
         "| lens | CPU s | wall s |",
         "| --- | --- | --- |",
