@@ -63,7 +63,7 @@ def test_every_outline_covers_a_part(outline: photo_scenes.Callable[..., photo_s
     covers = []
     for seed in range(4):
         random = np.random.default_rng(seed)
-        one = outline(photo_scenes._pixel_grid((160, 120), seed), random)
+        one = outline(photo_scenes.pixel_grid((160, 120), seed), random)
         assert one.opacity.shape == (120, 160)
         assert one.opacity.min() >= 0.0 and one.opacity.max() <= 1.0  # noqa: PT018
         covers.append(float(one.opacity.mean()))
@@ -72,7 +72,7 @@ def test_every_outline_covers_a_part(outline: photo_scenes.Callable[..., photo_s
 
 def test_lamps_are_discs_of_some_pixels() -> None:
     """A lamp of one pixel is no object that a camera could have seen."""
-    grid = photo_scenes._pixel_grid((96, 96), 3)
+    grid = photo_scenes.pixel_grid((96, 96), 3)
     for seed in range(400):
         light = photo_scenes._lit(np.zeros((96, 96, 3), np.float32), grid, np.random.default_rng(seed))
         if light.max() > 0.5:
