@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 from defocus.errors import DatasetError
 from defocus.synth.bank import RUNGS, Bank, SettingPsfs, bank_batch, find_setting_psfs
 from defocus.synth.lens_pool import find_lenses
-from defocus.synth.plan import make_plan
+from defocus.synth.plan import Blur, make_plan
 
 CROP, KERNEL, ROOM = 16, 8, 64
 
@@ -80,9 +80,10 @@ def test_a_bank_is_written_and_read(sharp_bank: Bank, tmp_path: Path) -> None:
     sharp_bank.save(tmp_path, {"of": "a test"})
     again = Bank.load(tmp_path)
     assert np.array_equal(_batch(again, 2), _batch(sharp_bank, 2))
-    (tmp_path / "psfs.npy").write_bytes(b"no array")
-    with pytest.raises(DatasetError, match=r"no bank of PSFs"):
-        Bank.load(tmp_path)
+    for content in (b"no array", b""):
+        (tmp_path / "psfs.npy").write_bytes(content)
+        with pytest.raises(DatasetError, match=r"no bank of PSFs"):
+            Bank.load(tmp_path)
     with pytest.raises(DatasetError, match="hold 32 at most"):
         bank_batch(sharp_bank, 0, count=1, crop=48)
 
@@ -115,6 +116,12 @@ def test_settings_have_the_radii_of_their_depths(tmp_path: Path) -> None:
     settings.save(tmp_path / "0.npz")
     settings.save(tmp_path / "1.npz")
     assert len(SettingPsfs.load([tmp_path / "0.npz", tmp_path / "1.npz"]).psfs) == 12
-    (tmp_path / "1.npz").write_bytes(b"PK no archive")
-    with pytest.raises(DatasetError, match=r"1\.npz.*no PSFs"):
-        SettingPsfs.load([tmp_path / "1.npz"])
+    for content in (b"PK no archive", b""):
+        (tmp_path / "1.npz").write_bytes(content)
+        with pytest.raises(DatasetError, match=r"1\.npz.*no PSFs"):
+            SettingPsfs.load([tmp_path / "1.npz"])
+    with pytest.raises(DatasetError, match="no files with PSFs"):
+        SettingPsfs.load([])
+    aimless = plan.model_copy(update={"blur": Blur()})
+    with pytest.raises(DatasetError, match=r"no blur\.levels_px"):
+        find_setting_psfs(aimless, "train", range(1), pixels_across=(1600,), pool=pool)

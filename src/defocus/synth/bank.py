@@ -70,7 +70,7 @@ class Bank(eqx.Module):
         """Read a folder. Raises `DatasetError` where it is none."""
         try:
             return cls(**{name: np.load(folder / f"{name}.npy") for name in ARRAYS})
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"no bank of PSFs: {error}", file=folder) from error
 
     def save(self, folder: Path, facts: dict[str, Any]) -> None:
@@ -90,13 +90,16 @@ class SettingPsfs(eqx.Module):
 
     @classmethod
     def load(cls, files: Sequence[Path]) -> SettingPsfs:
-        """Those of several files, one after the other. Raises `DatasetError` for a file that holds none."""
+        """Those of several files, one after the other. Raises `DatasetError` without files, and for one that holds
+        none."""
+        if not files:
+            raise DatasetError("no files with PSFs of settings")
         parts = []
         for file in files:
             try:
                 with np.load(file) as content:
                     parts.append(cls(content["psfs"], content["coc_px"]))
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
                 raise DatasetError(f"holds no PSFs of settings: {error}", file=file) from error
         return cast("SettingPsfs", jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts))
 
@@ -117,6 +120,8 @@ def find_setting_psfs(
     lenses = [pool.lenses[name] for name in pool.of_split[split]]
     if not lenses:
         raise DatasetError(f"the plan has no lenses of the split {split!r}")
+    if not plan.blur.levels_px:
+        raise DatasetError("the plan has no blur.levels_px, by which the radii of a bank's settings are drawn")
     blurs = [blur for number in numbers if (blur := _setting(plan, lenses, number, pixels_across)) is not None]
     kernels, radii = [], []
     for blur, patch in zip(blurs, find_layer_psfs(plan, blurs)[None], strict=True):
@@ -172,14 +177,14 @@ def _setting(plan: Plan, lenses: Sequence[PoolLens], number: int, pixels_across:
     most = random.uniform(ends_px[level], ends_px[level + 1])
     # The radius falls from infinity's through none in the focus to the nearest point's.
     high, low = min(far, most), max(far + slope / max(NEAREST_M, 1.1 * front_m), -most)
+    if not (low < high and math.isfinite(high - low)):
+        return None
     one = high if random.random() < high / max(high - low, 1e-9) else low
     other = random.uniform(low, high)
     spread = np.linspace(max(one, other), min(one, other), RUNGS - 1)
     coc = np.sort(np.append(spread, 0.0))[::-1]
     inverse = np.maximum((coc - far) / slope, 0.0)
     depth = 1.0 / np.maximum(inverse, 1e-6)
-    if not np.isfinite(coc).all() or high <= low:
-        return None
     place = (radius * math.cos(turn), radius * math.sin(turn))
     return LayerBlur(cast("Any", _SettingName(lens.name, place)), camera, coc, depth, np.ones(RUNGS, bool))
 
