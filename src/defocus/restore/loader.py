@@ -240,7 +240,7 @@ class TrainLoader(Dataset[Any]):
     def _cut(self, step: int, part: int) -> Batch:
         """Whole numbers of the pairs of this process; those of one source and epoch are asked for in one go."""
         if self._bank is not None:
-            return self._bank.batch(step, part, *self._share)
+            return self._bank.batch(self.config, step, part, *self._share)
         crop, groups = self.config.stage_at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
         for place, request in enumerate(self._batches.share(step, part, *self._share)):
             groups.setdefault((request.source, request.epoch), {})[place] = request
@@ -271,7 +271,9 @@ class BankBatches:
         import jax
 
         from ..synth.bank import Bank
+        from ..synth.engines import leave_room
 
+        leave_room()  # JAX and PyTorch share the GPU
         if not config.data.folders:
             raise ConfigError('data.kind = "bank" needs the folder of a bank: data.folders, or --data FOLDER')
         folder = Path(config.data.folders[0])
@@ -279,23 +281,24 @@ class BankBatches:
         facts = folder / "bank.json"
         self.identity = hashlib.sha256(facts.read_bytes()).hexdigest() if facts.is_file() else ""
         self.settings = len(bank.psfs)
-        self._config, self._device, self._bank = config, device, jax.device_put(bank)
+        self._device, self._bank = device, jax.device_put(bank)
         self._ahead: dict[tuple[int, int], tuple[Any, Any]] = {}
 
-    def batch(self, step: int, part: int, process: int, processes: int) -> Batch:
+    def batch(self, config: TrainConfig, step: int, part: int, process: int, processes: int) -> Batch:
         """Whole numbers [pairs, crop, crop, 3], blurred and sharp, on the device of the training."""
-        stage = self._config.stage_at(step)
-        following = (step, part + 1) if part + 1 < stage.parts else (step + 1, 0)
-        own = self._ahead.pop((step, part), None) or self._ask((step, part), process, processes)
-        self._ahead = {following: self._ask(following, process, processes)}
+        following = (step, part + 1) if part + 1 < config.stage_at(step).parts else (step + 1, 0)
+        own = self._ahead.pop((step, part), None) or self._ask(config, (step, part), process, processes)
+        self._ahead = {}
+        if following[0] < config.steps:
+            self._ahead[following] = self._ask(config, following, process, processes)
         blurred, sharp = (as_tensor(array, self._device) for array in own)
         return blurred, sharp
 
-    def _ask(self, place: tuple[int, int], process: int, processes: int) -> tuple[Any, Any]:
+    def _ask(self, config: TrainConfig, place: tuple[int, int], process: int, processes: int) -> tuple[Any, Any]:
         from ..synth.bank import bank_batch
 
-        stage = self._config.stage_at(min(place[0], self._config.steps - 1))
-        count, seed = stage.batch // (stage.parts * processes), seed_for(self._config.seed, "bank", *place, process)
+        stage = config.stage_at(place[0])
+        count, seed = stage.batch // (stage.parts * processes), seed_for(config.seed, "bank", *place, process)
         return bank_batch(self._bank, seed, count=count, crop=stage.crop)
 
 
