@@ -160,6 +160,8 @@ class _Training:
         recording = config.compute.record and self.device.type == "cuda"
         if recording and (accelerator.num_processes > 1 or any(stage.parts > 1 for stage in config.stages)):
             raise ConfigError("compute.record is for one process and batches in one part: set it to false")
+        if recording and config.schedule.reload_best:  # puts other arrays in the place of those that were recorded
+            raise ConfigError("compute.record is for schedules without reload_best: set one of them to false")
         # A recorded step reads its rate where it was recorded.
         self.rate = torch.tensor(config.optimizer.rate, device=self.device) if recording else None
         self.recorded = RecordedStep(lambda *batch: self._update([batch])) if recording else None
