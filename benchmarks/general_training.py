@@ -6,7 +6,7 @@
     python benchmarks/general_training.py bank WORK [--psfs FOLDER]                  # them, and photographs
     python benchmarks/general_training.py train WORK --minutes M [--start WEIGHTS] [--set KEY=VALUE] [--out F]
     python benchmarks/general_training.py judge WORK --weights FILE [--out F]        # on unseen lenses and photographs
-    python benchmarks/general_training.py all WORK --seconds 200 --minutes M         # all five, M minutes in all
+    python benchmarks/general_training.py all WORK --minutes M                       # all five, M minutes in all
     python benchmarks/general_training.py card --weights FILE --index INDEX.csv --out F  # of the reports of `all` in F
     python benchmarks/general_training.py --quick                                    # all of it, tiny, on a processor
 
@@ -14,7 +14,7 @@ Scenes are composed of photographs without depth; lenses are the built-in ones a
 survey (`prepare` notes which). Photographs and lens families are divided among training, validation and test. WORK is a
 folder outside the repository; each stage goes on with what is there. `train` measures its speed in the first steps and
 takes as many as the minutes hold (or --steps); it writes the weights in half precision after each save and at the end
-(general.safetensors), the loss, and how busy the GPU was; `judge` writes general_training.json and .md. Eight files in
+(general.safetensors), the loss, and how busy the GPU was; `judge` writes general_training.json and .md. Nine files in
 all, none above 16 MiB.
 """
 
@@ -50,13 +50,13 @@ PHOTO_BYTES = 27_000_000  # of all photographs together, as they travel
 REDUCTION = 0.8  # of photographs: what an earlier JPEG left in them becomes finer than its blocks
 RIM_PX = 16  # of each patch: what the blur mirrors in at its border is cut off
 SIZE = amount(256, quick=48)
-SCENES = amount(4000, quick=8)  # that training pairs are cut from, if there is time
+SCENES = amount(4000, quick=8)  # of the plan's training split, whose photographs the bank takes
 PER_SCENE = 2
 CIRCLES_PX = (1600, 3200, 6400)  # pixels across the image circle: reduced photographs to full resolution
 CHUNK = amount(96, quick=6)  # pairs made together
 SETTINGS_AT_ONCE = 48  # settings whose PSFs are computed together, and lie in one file
 COUNTS = amount({"test": 360, "validation": 48}, quick={"test": 3, "validation": 2})
-SEEDS = {"test": 1, "validation": 2, "train": 3}
+SEEDS = {"test": 1, "validation": 2}
 TRAIN_BLUR = {"levels_px": [1, 2, 4, 8, 16], "weights": [1.0, 1.5, 2.0, 2.0, 2.0]}
 LEVELS = ((0.0, 2.0), (2.0, 8.0), (8.0, 16.5))
 TEST_BLUR = {"levels_px": [2, 8, 16], "weights": [1, 1, 1]}
@@ -215,7 +215,7 @@ def show_batch(blurred: Any, sharp: Any, out: Path) -> None:
 
 
 def make_data(arguments: argparse.Namespace) -> None:
-    """Test, validation and training pairs, until all are there or the time is over."""
+    """Test and validation pairs, until all are there."""
     from defocus.synth.lens_pool import find_lenses
     from defocus.synth.on_demand import OnDemandPairs
 
@@ -229,25 +229,23 @@ def make_data(arguments: argparse.Namespace) -> None:
             read = partial(_elsewhere, composers)
             for _ in range(workers):
                 composers.submit(composing)  # they start while lenses are read
-        plan = plan_of(data, TRAIN_BLUR)
+        plan = plan_of(data, TEST_BLUR)
         pool = find_lenses(plan)
         counts = {split: len(names) for split, names in pool.of_split.items()}
         print(f"{time.perf_counter() - begin:.0f} s: {len(pool.lenses)} lenses, {counts}", flush=True)
-        limits = {"test": arguments.tests, "train": min(arguments.pairs, PER_SCENE * SCENES)}
         works: list[tuple[str, Callable[[], int]]] = []
         spent: Counter[str] = Counter()
-        for split, count in (COUNTS | limits).items():  # one queue: no split waits for the last pairs of another
-            blur = TRAIN_BLUR if split == "train" else TEST_BLUR
-            maker = OnDemandPairs(plan_of(data, blur), split, seed=SEEDS[split], cache_size=400, pool=pool, read=read)
+        # One queue: no split waits for the last pairs of another.
+        for split, count in (COUNTS | {"test": arguments.tests}).items():
+            maker = OnDemandPairs(plan, split, seed=SEEDS[split], cache_size=400, pool=pool, read=read)
             works += [(split, work) for work in chunk_works(arguments.work, maker, split, count, spent)]
-        carry_out(works, arguments.seconds, begin)
+        carry_out(works, begin)
     seconds = time.perf_counter() - begin
     files = {split: sorted((arguments.work / "pairs" / split / "input").glob("*.png")) for split in SEEDS}
     facts = {"pairs": {split: len(own) for split, own in files.items()}, "seconds": seconds, "lenses": counts,
              "seconds_of_threads": dict(spent), "machine": machine()}  # fmt: skip
     (arguments.out / "general_data.json").write_text(json.dumps(facts, indent=1) + "\n")
-    shown = [file for split in ("train", "test") for file in files[split][:: max(1, len(files[split]) // 16)][:16]]
-    show_pairs(shown, arguments.out / "general_pairs.jpg")
+    show_pairs(files["test"][:: max(1, len(files["test"]) // 16)][:16], arguments.out / "general_pairs.jpg")
     print(f"{seconds:.0f} s: {facts['pairs']}", flush=True)
 
 
@@ -308,18 +306,13 @@ def chunk_works(work: Path, maker: Any, split: str, count: int, spent: Counter[s
     return [partial(make, chunk) for chunk in missing]
 
 
-def carry_out(works: list[tuple[str, Callable[[], int]]], seconds: float, begin: float) -> None:
-    """All works side by side in their order; those of training are left out once the time is over."""
+def carry_out(works: list[tuple[str, Callable[[], int]]], begin: float) -> None:
+    """All works side by side in their order."""
     last, done = time.perf_counter(), Counter[str]()
-
-    def one(split: str, work: Callable[[], int]) -> tuple[str, int]:
-        late = time.perf_counter() - begin > seconds and split == "train"
-        return split, 0 if late else work()
-
     with ThreadPoolExecutor(amount(8, quick=1)) as threads:
-        for future in as_completed([threads.submit(one, *each) for each in works]):
-            split, count = future.result()
-            done[split] += count
+        split_of = {threads.submit(work): split for split, work in works}
+        for future in as_completed(split_of):
+            done[split_of[future]] += future.result()
             if time.perf_counter() - last > 5.0:
                 last = time.perf_counter()
                 print(f"{last - begin:.0f} s: {dict(done)}", flush=True)
@@ -547,8 +540,6 @@ def main() -> None:
     parser.add_argument("--photos", type=Path)
     parser.add_argument("--lenses", type=Path)
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no more training pairs after so long")
-    parser.add_argument("--pairs", type=int, default=amount(10**9, quick=12), help="training pairs at most")
     parser.add_argument("--settings", type=int, default=amount(2400, quick=4), help="lens settings of the bank")
     parser.add_argument("--psfs", type=Path, help="folder of the settings' PSFs, in place of WORK's")
     parser.add_argument("--tests", type=int, default=COUNTS["test"], help="test pairs at most")
