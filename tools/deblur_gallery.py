@@ -7,7 +7,7 @@ Each row is a procedural scene, blurred, restored and sharp, with PSNR in dB; th
 
 from __future__ import annotations
 
-import math
+import io
 import sys
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from defocus.draw.side_by_side import Panel, draw_comparison
 from defocus.draw.style import figure_bytes
 from defocus.restore.models.checkpoints import load_model
 from defocus.restore.shipped import shipped_weights
+from defocus.restore.similarity import psnr
 from defocus.restore.tiles import deblur
 from defocus.scene import make_scene
 
@@ -55,15 +56,8 @@ def main() -> None:
     figure = draw_comparison(
         panels, (), "Scenes through unseen lenses, and what defocus deblur makes of them", columns=3
     )
-    drawing = Path(out).with_suffix(".png")
-    drawing.write_bytes(figure_bytes(figure))
-    with Image.open(drawing) as image:
+    with Image.open(io.BytesIO(figure_bytes(figure))) as image:
         image.convert("RGB").save(out, quality=88)
-    drawing.unlink()
-
-
-def psnr(image: np.ndarray, truth: np.ndarray) -> float:
-    return -10.0 * math.log10(float(np.mean((np.clip(image, 0.0, 1.0) - truth) ** 2)) + 1e-12)
 
 
 if __name__ == "__main__":
