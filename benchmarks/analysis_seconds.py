@@ -30,8 +30,8 @@ def measure(name: str, variables: dict[str, str], page: Path) -> dict[str, Any]:
     before = sum(1 for _ in cache.rglob("*"))
     first = command(words, variables)
     compiled = sum(1 for _ in cache.rglob("*")) > before
-    kept = command(words, variables) if compiled else first
-    return {"lens": name, "compiling": first if compiled else None, "help": command(["--help"], variables)} | kept
+    seconds = command(words, variables) if compiled else first
+    return {"lens": name, "compiling": first if compiled else None, "help": command(["--help"], variables)} | seconds
 
 
 def main() -> None:

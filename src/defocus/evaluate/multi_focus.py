@@ -7,8 +7,8 @@ the root mean square, over a neighbourhood of σ 8 pixels, of what lies between 
 
 A pixel counts where the truth has at least twice the fine contrast of the picture, is textured, lies more than 12
 pixels from where that is not so (near a depth edge the truth holds the blurred other side), and is in view of every
-picture that was registered. The light of the truth is
-made that of the picture by one gain for each colour, from means over σ 16 pixels where it counts.
+picture that was registered. The light of the truth is made that of the picture by one gain for each colour, from means
+over σ 16 pixels where it counts.
 
 Where both are textured and equally sharp, their PSNR is what noise, light and registration leave: about the most that a
 restoration can reach elsewhere.

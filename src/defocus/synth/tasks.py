@@ -25,9 +25,8 @@ from .sources import SourceName
 
 CANDIDATES_PER_TASK = 128
 PAIRS_PER_TASK = {"cpu": 8, "gpu": 128}  # at least; bytes do not depend on it
-MOST_PAIRS_PER_TASK = (
-    512  # of a GPU: the more lenses there are, the more alike are those of a batch, which pays for all
-)
+# Of a GPU: the more lenses there are, the more alike are those of a batch, which pays for all.
+MOST_PAIRS_PER_TASK = 512
 TASKS_LEFT = 12  # of a GPU, at least, while tasks are larger than they must be: so the last ones end together
 PATCH_PLANES = {False: 8, True: 64}  # floats of a GPU for each pixel of a patch; of composed scenes with their surfaces
 
