@@ -57,12 +57,12 @@ def train(
             typer.echo(f"note: {note}", err=True)
         typer.echo(json_text(settings.as_json()))
         return
-    if out is None:
-        raise ConfigError("where to? --out gives the folder to train in")
 
     from ..restore.run_folder import anew_notes
-    from ..restore.training import train as run_training
+    from ..restore.training import train as run_training  # names the extra where PyTorch is missing
 
+    if out is None:
+        raise ConfigError("where to? --out gives the folder to train in")
     main = os.environ.get("RANK", "0") == "0"  # of those that `accelerate launch` started
     for note in anew_notes(out) if anew and main else ():
         typer.echo(note, err=True)
