@@ -492,6 +492,35 @@ def test_a_training_of_some_minutes_ends_its_schedule_with_them(
     assert json.loads((tmp_path / "run" / "config.json").read_text())["steps"] == len(table)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"progressive": [{"start": 0.0, "crop": 8, "batch": 6}, {"start": 0.5, "crop": 16, "batch": 2}]},
+        {"data": {"kind": "synthesis"}, "curriculum": [{"start": 0.0, "blur_px": [0, 2]}]},
+    ],
+)
+def test_minutes_are_refused_where_sizes_follow_from_the_number_of_steps(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="minutes are for trainings without progressive and curriculum"):
+        train(settings(**changes), tmp_path / "run", minutes=0.1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_minutes_move_the_steps_that_reload_the_best_weights(
+    pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a pretended speed of 2 steps/s the milestone at half of 100,000 steps comes with half of 12 or so."""
+    monkeypatch.setattr(train_module, "TIMED_STEPS", 2)
+    monkeypatch.setattr(TrainProgress, "steps_per_s", property(lambda _: 2.0))
+    reads: list[str] = []
+    monkeypatch.setattr(train_module, "read_state", lambda file: reads.append(file.name) or read_state(file))
+    schedule = {"kind": "steps", "milestones": [0.5], "factors": [0.1], "reload_best": True}
+    config = settings(pairs, steps=100_000, schedule=schedule, validation={"every": 1, "images": 0})
+    train(config, tmp_path / "run", minutes=0.1)
+    assert len(reads) == 1
+
+
 def test_the_best_weights_are_taken_up_again_where_the_rate_falls(
     pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

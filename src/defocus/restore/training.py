@@ -124,6 +124,8 @@ def train(
     """
     if not isinstance(config, TrainConfig):
         config = TrainConfig.from_toml(config)
+    if minutes is not None and (config.progressive or config.curriculum):  # which decide what is read ahead of the cut
+        raise ConfigError("minutes are for trainings without progressive and curriculum: set steps, or leave them out")
     end = None if minutes is None else time.monotonic() + 60.0 * minutes
     config = config.with_folders(folders)
     accelerator, folder = open_accelerator(config.compute), RunFolder(Path(out))
@@ -182,7 +184,6 @@ class _Training:
         self.logs = TrainLogs(self.folder.files, config.logs.kinds, first) if self.main else None
         self._event("resumed" if first else "began", first, **self._about())
         self.accelerator.wait_for_everyone()
-        reloads = set(config.milestone_steps) if config.schedule.reload_best else set()
         self.model.train()
         try:
             with closing(self.loader.batches(first)) as batches:  # and its workers, whatever happens
@@ -191,7 +192,7 @@ class _Training:
                         config = self._cut_to(end, step)
                     if step >= config.steps:
                         break
-                    if step in reloads and self.best:
+                    if config.schedule.reload_best and step in config.milestone_steps and self.best:
                         self._reload()
                     self._step(step, batches)
                     done = step + 1
