@@ -25,6 +25,7 @@ from defocus.errors import ConfigError, DatasetError, DefocusError, OwnershipErr
 from defocus.restore import training as train_module
 from defocus.restore.build import Average, lost_processes
 from defocus.restore.config import TrainConfig
+from defocus.restore.loader import TrainLoader
 from defocus.restore.models import build_model
 from defocus.restore.models.checkpoints import load_model, read_weights
 from defocus.restore.run_folder import read_state
@@ -143,6 +144,8 @@ def test_a_training_from_a_bank_goes_on_to_the_bit(tmp_path: Path) -> None:
     whole, cut, other = (weights(tmp_path / name / "last.pt") for name in ("whole", "cut", "other"))
     assert equal(whole, cut)
     assert not equal(whole, other)
+    with pytest.raises(ConfigError, match=r"\"bank\" is for one process, not for 2: launch one"):
+        TrainLoader(settings(*folders, **words), torch.device("cpu"), 1, 2)
     with pytest.raises(ConfigError, match=r"needs the folder of a bank"):
         train(settings(**words), tmp_path / "none")
     with pytest.raises(DatasetError, match="no bank of PSFs"):

@@ -168,6 +168,8 @@ class TrainLoader(Dataset[Any]):
                     f"a batch of {stage.batch} pairs cannot be shared by {processes} processes in "
                     f"{stage.parts} equal parts each: change batch or accumulate"
                 )
+        if config.data.kind == "bank" and processes > 1:  # JAX would put all of their banks on the first GPU
+            raise ConfigError(f'data.kind = "bank" is for one process, not for {processes}: launch one')
         self._bank = BankBatches(config, device) if config.data.kind == "bank" else None
         if self._bank is not None:
             self.identity, self.pairs = self._bank.identity, self._bank.settings
@@ -240,7 +242,7 @@ class TrainLoader(Dataset[Any]):
     def _cut(self, step: int, part: int) -> Batch:
         """Whole numbers of the pairs of this process; those of one source and epoch are asked for in one go."""
         if self._bank is not None:
-            return self._bank.batch(self.config, step, part, *self._share)
+            return self._bank.batch(self.config, step, part)
         crop, groups = self.config.stage_at(step).crop, dict[tuple[int, int], dict[int, PairRequest]]()
         for place, request in enumerate(self._batches.share(step, part, *self._share)):
             groups.setdefault((request.source, request.epoch), {})[place] = request
@@ -264,7 +266,7 @@ class TrainLoader(Dataset[Any]):
 class BankBatches:
     """Batches of a bank of PSFs (`synth.bank`), made on the device a batch ahead of the step that takes it.
 
-    Each process makes its own part of a step: a pure function of the seed, the step, the part and the process.
+    A part of a step is a pure function of the seed, the step and the part.
     """
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
@@ -284,22 +286,22 @@ class BankBatches:
         self._device, self._bank = device, jax.device_put(bank)
         self._ahead: dict[tuple[int, int], tuple[Any, Any]] = {}
 
-    def batch(self, config: TrainConfig, step: int, part: int, process: int, processes: int) -> Batch:
+    def batch(self, config: TrainConfig, step: int, part: int) -> Batch:
         """Whole numbers [pairs, crop, crop, 3], blurred and sharp, on the device of the training."""
         following = (step, part + 1) if part + 1 < config.stage_at(step).parts else (step + 1, 0)
-        own = self._ahead.pop((step, part), None) or self._ask(config, (step, part), process, processes)
+        own = self._ahead.pop((step, part), None) or self._ask(config, (step, part))
         self._ahead = {}
         if following[0] < config.steps:
-            self._ahead[following] = self._ask(config, following, process, processes)
+            self._ahead[following] = self._ask(config, following)
         blurred, sharp = (as_tensor(array, self._device) for array in own)
         return blurred, sharp
 
-    def _ask(self, config: TrainConfig, place: tuple[int, int], process: int, processes: int) -> tuple[Any, Any]:
+    def _ask(self, config: TrainConfig, place: tuple[int, int]) -> tuple[Any, Any]:
         from ..synth.bank import bank_batch
 
         stage = config.stage_at(place[0])
-        count, seed = stage.batch // (stage.parts * processes), seed_for(config.seed, "bank", *place, process)
-        return bank_batch(self._bank, seed, count=count, crop=stage.crop)
+        seed = seed_for(config.seed, "bank", *place, 0)
+        return bank_batch(self._bank, seed, count=stage.batch // stage.parts, crop=stage.crop)
 
 
 def open_sources(config: TrainConfig) -> list[PairSource]:
