@@ -150,8 +150,10 @@ def test_a_training_from_a_bank_goes_on_to_the_bit(tmp_path: Path) -> None:
         train(settings(**words), tmp_path / "none")
     with pytest.raises(DatasetError, match="no bank of PSFs"):
         train(settings(**words), tmp_path / "empty", folders=(tmp_path,))
-    with pytest.raises(ConfigError, match=r"one folder, and no cache"):
-        settings(data={"kind": "bank", "cache": "memory"})
+    settings(data={"kind": "bank", "cache": "device"})  # as small recipes have it
+    for wrong in ({"cache": "memory"}, {"folders": ["a", "b"]}):
+        with pytest.raises(ConfigError, match=r'one folder, and is on the device: expected cache = "no" or "device"'):
+            settings(data={"kind": "bank", **wrong})
 
 
 def test_changes_are_refused_until_they_are_accepted(pairs: Path, tmp_path: Path) -> None:

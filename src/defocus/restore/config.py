@@ -89,7 +89,7 @@ class Data(_Table):
         if self.kind == "synthesis" and self.folders:
             raise ValueError('kind = "synthesis" takes a plan, no folders (nor --data): expected kind = "pairs"')
         if self.kind == "bank" and (len(self.folders) > 1 or self.cache == "memory"):
-            raise ValueError('kind = "bank" takes one folder, and no cache')
+            raise ValueError('kind = "bank" takes one folder, and is on the device: expected cache = "no" or "device"')
         if self.kind != "synthesis" and self.plan is not None:
             raise ValueError('plan is for kind = "synthesis"')
         return self
