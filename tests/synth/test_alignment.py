@@ -129,7 +129,7 @@ def test_a_plan_takes_the_papers_psfs(plan: Plan, sharp: Sharp) -> None:
     one = recipe(0, (0.0, -0.5), lens, sharp)
     camera, depths = lens.camera_for(one.pixel_um, one.focus_m), np.array([FOCUS_M, FAR_M, 1.8])
     radii = np.array([camera.circle_of_confusion_px(float(depth)) for depth in depths])
-    blur = LayerBlur(one, camera, radii, depths, np.array([True, False, True]))
+    blur = LayerBlur(one.lens, one.field, camera, radii, depths, np.array([True, False, True]))
     patch = find_layer_psfs(of_paper, [blur])[None][0]
     assert (patch.refusal, sorted(patch.psfs), patch.record(of_paper)["kind"]) == ("", [0, 2], "paper")
     alone = psfs(camera, depths[[0, 2]], one.field, 32, "d", method="paper", relative_illumination=False)

@@ -186,14 +186,7 @@ def _setting(plan: Plan, lenses: Sequence[PoolLens], number: int, pixels_across:
     inverse = np.maximum((coc - far) / slope, 0.0)
     depth = 1.0 / np.maximum(inverse, 1e-6)
     place = (radius * math.cos(turn), radius * math.sin(turn))
-    return LayerBlur(cast("Any", _SettingName(lens.name, place)), camera, coc, depth, np.ones(RUNGS, bool))
-
-
-class _SettingName(eqx.Module):
-    """As much of a recipe as PSFs need."""
-
-    lens: str
-    field: tuple[float, float]
+    return LayerBlur(lens.name, place, camera, coc, depth, np.ones(RUNGS, bool))
 
 
 def _moved(psfs: Float[np.ndarray, "*n"], shift: float, axis: int) -> Float[np.ndarray, "*n"]:

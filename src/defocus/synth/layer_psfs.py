@@ -41,7 +41,8 @@ SHAPES: dict[str, Method] = {"gaussian": "gaussian", "disk": "disk"}  # that kno
 class LayerBlur:
     """The camera of one patch and the layers that it blurs."""
 
-    recipe: Recipe
+    lens: str
+    field: tuple[float, float]
     camera: Camera
     coc_px: Float[np.ndarray, " layers"]
     depth_m: Float[np.ndarray, " layers"]
@@ -106,7 +107,7 @@ def find_layer_psfs(
         least = 0 if plan.psf.kind == "lens" else kernel
         fitted = traced.fitted_psfs(radii, kernel, _options(plan, side), least)
         for (p, k), psf in zip(rows, fitted, strict=True):
-            own[p].add(k, blurs[p].recipe.lens, psf)
+            own[p].add(k, blurs[p].lens, psf)
     return patches
 
 
@@ -137,7 +138,7 @@ def find_offsets(
     if plan.psf.kind in SHAPES:
         return [(0.0, 0.0)] * len(recipes)
     blurs = [
-        LayerBlur(recipe, camera, np.zeros(1), np.array([recipe.focus_m]), np.ones(1, bool))
+        LayerBlur(recipe.lens, recipe.field, camera, np.zeros(1), np.array([recipe.focus_m]), np.ones(1, bool))
         for recipe, camera in zip(recipes, cameras, strict=True)
     ]
     traced = _trace(plan, blurs, [(p, 0) for p in range(len(blurs))], poses)
@@ -171,7 +172,7 @@ def _trace(
     """The requests of (patch, layer) pairs, with their wavefronts where the plan's PSFs have any."""
     own = [blurs[p] for p, _ in rows]
     depths = [float(blurs[p].depth_m[k]) for p, k in rows]
-    requests = make_requests([b.camera for b in own], depths, [b.recipe.field for b in own])
+    requests = make_requests([b.camera for b in own], depths, [b.field for b in own])
     bands, kind = picture_bands(plan.psf.bands), plan.psf.kind
     if kind in SHAPES:
         return ComparisonRequests(requests, bands, SHAPES[kind], [float(blurs[p].coc_px[k]) for p, k in rows])

@@ -96,7 +96,7 @@ def make_pairs(
     batches = _batched(plan, drafts)
     numbers = jax.device_get([(b.layers.coc_px, b.layers.depth_m, b.layers.used) for b in batches])
     blurs = [
-        LayerBlur(draft.recipe, draft.camera, coc[i], depth[i], used[i])
+        LayerBlur(draft.recipe.lens, draft.recipe.field, draft.camera, coc[i], depth[i], used[i])
         for batch, (coc, depth, used) in zip(batches, numbers, strict=True)
         for i, draft in enumerate(batch.drafts)
     ]

@@ -76,7 +76,8 @@ def show_pair(folder: str | Path, identity: str, plan: PlanLike | None = None) -
     linear, depth, coc, layers = patch_of(plan, recipe, sharp, lens)
     used, layer_coc, layer_depth = (np.asarray(v) for v in (layers.used, layers.coc_px, layers.depth_m))
     camera = lens.camera_for(recipe.pixel_um, recipe.focus_m)
-    (psfs,) = find_layer_psfs(plan, [LayerBlur(recipe, camera, layer_coc, layer_depth, used)])[None]
+    blur = LayerBlur(recipe.lens, recipe.field, camera, layer_coc, layer_depth, used)
+    (psfs,) = find_layer_psfs(plan, [blur])[None]
     return PairInspection(
         record, pair.pictures, files, differing, linear, depth, coc, np.asarray(layers.position),
         layer_coc[used], layer_depth[used], psfs.kernels(len(used))[used],
