@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from defocus.errors import DatasetError
-from defocus.synth.bank import RUNGS, Bank, SettingPsfs, bank_batch, find_setting_psfs
+from defocus.synth.bank import RUNGS, Bank, SettingPsfs, bank_batch, find_setting_psfs, make_bank
 from defocus.synth.lens_pool import find_lenses
 from defocus.synth.plan import Blur, make_plan
 
@@ -122,6 +123,20 @@ def test_settings_have_the_radii_of_their_depths(tmp_path: Path) -> None:
             SettingPsfs.load([tmp_path / "1.npz"])
     with pytest.raises(DatasetError, match="no files with PSFs"):
         SettingPsfs.load([])
+    for name in ("soft", "sharp"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            Image.new("RGB", (16, 16)).save(tmp_path / name / f"{number}.png")
+    with pytest.raises(DatasetError, match=r"no settings with PSFs, or no composed scenes of the split 'train'"):
+        make_bank({"sources": [{"count": 8}], "lenses": {"survey": False}}, "train", settings)
+    composed = [
+        {"kind": "composed", "folder": str(tmp_path / name), "prefilter_px": sigma}
+        for name, sigma in (("soft", 0.0), ("sharp", 0.4))
+    ]
+    with pytest.raises(DatasetError, match=r"sources with prefilter_px 0 and 0\.4: a bank has one"):
+        make_bank({"sources": composed, "lenses": {"survey": False}}, "train", settings)
+    with pytest.raises(DatasetError, match=r"of 2 photographs none has 288 pixels a side"):
+        make_bank({"sources": composed[:1], "lenses": {"survey": False}}, "train", settings)
     aimless = plan.model_copy(update={"blur": Blur()})
     with pytest.raises(DatasetError, match=r"no blur\.levels_px"):
         find_setting_psfs(aimless, "train", range(1), pixels_across=(1600,), pool=pool)

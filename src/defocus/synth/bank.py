@@ -144,7 +144,10 @@ def make_bank(plan: PlanLike, split: SplitName, settings: SettingPsfs) -> Bank:
     files = sorted({file for source in sources for file in source.textures})
     if not files or not len(settings.psfs):
         raise DatasetError(f"no settings with PSFs, or no composed scenes of the split {split!r} in the plan")
-    prefilter_px = sources[0].prefilter_px
+    prefilter_px, *others = sorted({source.prefilter_px for source in sources})
+    if others:
+        numbers = " and ".join(f"{number:g}" for number in (prefilter_px, *others))
+        raise DatasetError(f"sources with prefilter_px {numbers}: a bank has one for all of its photographs")
     with ThreadPoolExecutor() as threads:
         textures = threads.map(lambda file: _reduced(quantise(read_picture(file)[0], 8), prefilter_px), files)
         shapes = threads.map(_outline, [(plan.seed, k) for k in range(384)])
