@@ -228,6 +228,23 @@ def test_poses_are_found_once_for_several_depths(summicron: Lens, monkeypatch: p
     assert np.array_equal(cached.psf, alone.psf)
 
 
+def test_poses_that_could_not_be_found_are_found_the_next_time(
+    summicron: Lens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that others share holds no keys without poses."""
+    requests, cache = make_requests([Camera(summicron, focus_m=2.0)], [2.0], [(0.0, 0.4)]), PoseCache()
+    for name in ("find_poses", "find_few_poses"):
+        monkeypatch.setattr(poses, name, lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        TracedRequests(requests, parse_bands("d"), poses=cache).psfs(32, PsfOptions())
+    monkeypatch.undo()
+    cached, alone = (
+        TracedRequests(requests, parse_bands("d"), poses=own).psfs(32, PsfOptions()) for own in (cache, None)
+    )
+    assert cached.ok.all()
+    assert np.array_equal(cached.psf, alone.psf)
+
+
 def test_a_disc_without_end_is_flat() -> None:
     assert disk(1e200, 8) == pytest.approx(np.full((8, 8), 1.0 / 64.0))
     assert disk_outside(1e200, 8) == 1.0

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -186,10 +186,12 @@ class PoseCache:
         shift = float(points.shift[row])
         return id(lens), float(points.height[row]), float(points.focus[row]), None if math.isnan(shift) else shift
 
-    def add(self, blocks: list[Pose]) -> None:
-        """Rows behind those that are here."""
+    def add(self, keys: Iterable[PoseKey], blocks: list[Pose]) -> None:
+        """Put rows behind those that are here; the last of them may have no keys."""
+        begin = 0 if self.poses is None else len(self.poses.sensor_z)
         parts = blocks if self.poses is None else [self.poses, *blocks]
         self.poses = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        self.row_of |= {key: begin + k for k, key in enumerate(keys)}
 
 
 def poses_of(
@@ -208,17 +210,13 @@ def poses_of(
     holds is not found again.
     """
     cache = PoseCache() if cache is None else cache
-    begin = 0 if cache.poses is None else len(cache.poses.sensor_z)
     points = requests.points
-    own: dict[int, int] = {}
-    first: list[int] = []  # a row that has each of the poses to be found
-    for row in rows:
-        key = cache.key(requests, row)
+    keys = {row: cache.key(requests, row) for row in rows}
+    new: dict[PoseKey, int] = {}  # a row that has each of the poses to be found
+    for row, key in keys.items():
         if key not in cache.row_of:
-            cache.row_of[key] = begin + len(first)
-            first.append(row)
-        own[row] = cache.row_of[key]
-    blocks = []
+            new.setdefault(key, row)
+    first, blocks = [*new.values()], []
     size = MANY_AT_ONCE if many else AT_ONCE[kind]
     for start in range(0, len(first), size):
         part = first[start : start + size]
@@ -228,8 +226,8 @@ def poses_of(
         find = find_few_poses if few else find_poses
         blocks.append(find(systems, at.height, at.focus, at.shift, np.asarray(len(part))))
     if blocks:
-        cache.add(jax.device_get(blocks))
-    poses = cache.poses
+        cache.add(new, jax.device_get(blocks))
+    poses, own = cache.poses, {row: cache.row_of[key] for row, key in keys.items()}
     return lambda chosen: jax.tree.map(lambda leaf: leaf[[own[row] for row in chosen]], poses)
 
 
