@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +195,20 @@ def test_folders_that_hold_no_test_set(tmp_path: Path) -> None:
     assert "288×192 and 280×192 pixels" in message("sizes", a_1=sharp, a_2=sharp[:, :280])
     with pytest.raises(DatasetError, match="truths for parts of them alone"):
         find_real_pairs(tmp_path / "same", kind="multi_focus")
+
+
+def test_a_file_that_cannot_be_read_costs_its_neighbours_alone(photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos, tmp_path / "photos")
+    sharp = sharp_scene(4)
+    save(tmp_path / "photos" / "board_1.png", sharp)
+    save(tmp_path / "photos" / "board_2.png", sharp)
+    damaged = tmp_path / "photos" / "board_2.png"
+    damaged.write_bytes(damaged.read_bytes()[:-4000])
+    found = open_test_set("multi_focus", tmp_path / "photos")
+    assert [image.id for image in found.images] == ["table_1", "table_2"]
+    (note,) = (note for note in found.notes if note.startswith("left out"))
+    assert note.startswith(f"left out, {damaged}: ")
+    assert note.endswith(": board_1, board_2")
 
 
 TABLE = """

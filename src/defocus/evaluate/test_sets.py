@@ -258,7 +258,11 @@ def judged_pictures(
     faults: dict[str, list[str]] = {}
     for image in each_in_turn(images, "registering ", progress):
         assert isinstance(image.truth, MultiFocusTruth)
-        if fault := image.truth.fault:
+        try:
+            fault = image.truth.fault
+        except DefocusError as error:  # which names the file
+            fault = str(error)
+        if fault:
             faults.setdefault(fault, []).append(image.id)
         else:
             judged.append(image)
