@@ -124,7 +124,7 @@ def lens_page(entry: LibraryEntry, folder: Path) -> str:
         "patent": entry.patent,
         "year": str(entry.year or ""),
         "maker": entry.maker,
-        "kind": f"{entry.type}, {entry.category}",
+        "kind": entry.type if entry.category in entry.type else f"{entry.type}, {entry.category}",
         "focal length": f"{entry.focal_length_mm:.4g} mm",
         "f-number": f"{entry.f_number:.3g}",
         "image radius": f"{entry.image_radius_mm:.4g} mm",
@@ -153,7 +153,7 @@ def index_page(entries: tuple[LibraryEntry, ...], chosen: tuple[str, ...], folde
     lines[-1] += "(../../lenses.md)."
     if len(chosen) < len(entries):
         lines[-1] += f" This build has pages of {len(chosen)}; `make docs GALLERY=all` draws every one."
-    lines += ["", "| lens | f\u00a0/\u00a0mm | F | kind | year |", "| --- | --: | --: | --- | --: |"]
+    lines += ["", "| lens | focal\u00a0length, mm | f-number | kind | year |", "| --- | --: | --: | --- | --: |"]
     for e in entries:
         link = f"[{e.title or e.name}]({e.name}.md)" if e.name in chosen else f"{e.title or e.name}"
         lines.append(f"| {link} | {e.focal_length_mm:.4g} | {e.f_number:.3g} | {e.type} | {e.year or ''} |")

@@ -46,10 +46,16 @@ def write_pages(folder: Path) -> None:
         write(folder / name, text)
     results = folder / "results"
     files = sorted(RESULTS.glob("*.md"))
+    texts = {file.name: file.read_text("utf-8") for file in files}
+    heads = [text.partition("\n")[0] for text in texts.values()]
     for file in files:
-        text = file.read_text("utf-8")
-        title = "" if text.startswith("# ") else f"# {file.stem.replace('_', ' ').capitalize()}\n\n"
-        write(results / file.name, title + text)
+        text, name = texts[file.name], file.stem.replace("_", " ")
+        head, _, rest = text.partition("\n")
+        if not head.startswith("# "):
+            text = f"# {name.capitalize()}\n\n{text}"
+        elif heads.count(head) > 1:  # several runs of one script
+            text = f"{head}: {name}\n{rest}"
+        write(results / file.name, text)
     for picture in (path for path in RESULTS.glob("*") if path.suffix in (".png", ".jpg")):
         shutil.copy2(picture, results / picture.name)
     about = "Each by a script in `benchmarks/`, with the machine's name."
@@ -272,6 +278,11 @@ def _api_page(module_name: str) -> str:
             continue
         kind = "autoclass" if inspect.isclass(value) else "autofunction" if inspect.isroutine(value) else "autodata"
         options = {"autoclass": "   :members:\n", "autodata": "   :no-value:\n"}.get(kind, "")
+        own = type(value).__module__.startswith("defocus.")
+        if kind == "autodata" and own and inspect.getdoc(value) == inspect.getdoc(type(value)):  # said of its class
+            data = f".. py:data:: {module_name}.{name}\n   :type: {type(value).__name__}"
+            lines += [f"```{{eval-rst}}\n{data}\n```", ""]
+            continue
         lines += [f"```{{eval-rst}}\n.. {kind}:: {module_name}.{name}\n{options}```", ""]
     return "\n".join(lines)
 
