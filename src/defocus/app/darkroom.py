@@ -130,6 +130,14 @@ class Darkroom:
         own = "depth.npz" in shot.picture.arguments and depth.is_file()
         return str(picture), str(settings), str(depth) if own else None
 
+    def write_deblurred(self, visitor: str, picture: np.ndarray) -> str:
+        """The file of a deblurred photograph, display values 0..1."""
+        from ..photo import write_picture
+
+        file = self.folder.place(visitor, "deblurred.png")
+        write_picture(file, picture)
+        return str(file)
+
     def start(self, *, fine: bool = True) -> None:
         """Compile in the background what the first clicks need, so that they do not wait for it."""
         self._starter = threading.Thread(target=self._warm, args=(fine,), name="defocus start", daemon=True)

@@ -25,7 +25,7 @@ from .job_line import JobStopped, Report
 from .lens_view import KINDS, LensFilter, first_lens, lens_choices
 from .page_look import progress_line
 from .private_files import check_photo_upload, short_message
-from .sharp_pictures import PlaneByHand
+from .sharp_pictures import PlaneByHand, scene_focus
 from .shots import NARROWEST, Setting, Shot, lens_camera
 
 PHOTOGRAPH, LENS, POINT, DEBLUR = "Photograph", "Lens", "Point", "Deblur"
@@ -34,7 +34,6 @@ ANYWHERE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "privat
 PICTURE_LOOK: dict[str, Any] = {"format": "jpeg", "interactive": False, "buttons": ["fullscreen"]}
 QUICK: dict[str, Any] = {"concurrency_id": "quick", "concurrency_limit": 4, **ANYWHERE}
 FINE: dict[str, Any] = {"concurrency_id": "fine", "concurrency_limit": 64, **ANYWHERE}  # the line of jobs orders them
-FOCUS_BEGIN = 1.8
 _log = logging.getLogger(__name__)
 
 
@@ -104,7 +103,7 @@ class Page:
             self.lens_file = gr.File(
                 label=f"Drop a lens file ({', '.join(LENS_SUFFIXES)})", height=110, elem_id="lens-file"
             )
-        full = float(lens_camera(FIRST_LENS).f_number)
+        full, focus_m = float(lens_camera(FIRST_LENS).f_number), scene_focus(FIRST_SCENE)
         self.f_number = gr.Slider(
             round(full, 1), NARROWEST, value=round(full, 1), step=0.1, label="Aperture, f/", elem_id="f-number"
         )
@@ -114,14 +113,14 @@ class Page:
         self.ring = gr.Slider(
             0,
             END,
-            value=ring_of_focus(FOCUS_BEGIN),
+            value=ring_of_focus(focus_m),
             step=0.5,
             label="Focus ring",
             info="near … infinity",
             elem_id="ring",
         )
         self.focus = gr.Textbox(
-            text_of_focus(FOCUS_BEGIN),
+            text_of_focus(focus_m),
             label="Focus distance in metres, or inf (Enter takes it)",
             max_lines=1,
             elem_id="focus",
@@ -207,6 +206,9 @@ class Page:
             self.deblurred = gr.ImageSlider(
                 label="As it is | deblurred", elem_id="deblurred", max_height=900, **PICTURE_LOOK
             )
+            self.deblurred_file = gr.DownloadButton(
+                "Save picture", interactive=False, size="sm", elem_id="download-deblurred"
+            )
 
     # Which event calls what
 
@@ -250,7 +252,8 @@ class Page:
             self.lens,
             **QUICK,
         )
-        self.deblur_button.click(self._deblur, self.blurred_file, [self.status, self.deblurred], **FINE)
+        deblurred = [self.status, self.deblurred, self.deblurred_file]
+        self.deblur_button.click(self._deblur, self.blurred_file, deblurred, **FINE)
         timer = gr.Timer(2.0)
         timer.tick(self._start_state, None, [self.start_line, timer], **ANYWHERE)
 
@@ -423,12 +426,19 @@ class Page:
         }  # fmt: skip
 
     def _deblur(self, file: str | None, request: gr.Request) -> Iterator[dict[Any, Any]]:
+        visitor = visitor_of(request)
         try:
-            path = check_photo_upload(self.darkroom.own_file(file or ""))
-            work = partial(deblurring_view.deblurred, path)
-            yield from self._states(visitor_of(request), "deblur", work, lambda pair: {self.deblurred: pair}, path.name)
+            if not file:
+                raise DefocusError("drop a photograph first: a RAW file, or a PNG, JPEG or TIFF")
+            path = check_photo_upload(self.darkroom.own_file(file))
+            work, show = partial(deblurring_view.deblurred, path), partial(self._show_deblurred, visitor)
+            yield from self._states(visitor, "deblur", work, show, path.name)
         except Exception as error:
             yield {self.status: self._alert(error)}
+
+    def _show_deblurred(self, visitor: str, pictures: tuple[Any, Any]) -> dict[Any, Any]:
+        file = self.darkroom.write_deblurred(visitor, pictures[1])
+        return {self.deblurred: pictures, self.deblurred_file: gr.update(value=file, interactive=True)}
 
 
 def _same(value: str) -> str:

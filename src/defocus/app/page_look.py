@@ -11,7 +11,9 @@ INTRODUCTION = """## Defocus
 Pick a lens, click on what should be sharp, turn the aperture: a photograph as that lens would have drawn it, by rays
 and light waves through its real surfaces."""
 DEBLUR_TEXT = (
-    "Drop a photograph that is out of focus. The network never leaves this machine, and neither does the picture."
+    "Drop a photograph that is somewhat out of focus: blur of a few pixels is undone, a large one stays. The network "
+    "runs on the machine that serves this page, and the photograph is sent nowhere else. `defocus deblur` does the "
+    "same for photographs of any size."
 )
 FONTS = ("system-ui", "Segoe UI", "Roboto", "Helvetica", "Arial", "sans-serif")
 MONOSPACE = ("ui-monospace", "Consolas", "DejaVu Sans Mono", "monospace")

@@ -77,6 +77,11 @@ class SharpPicture:
         return float(self.small[1][row, column])
 
 
+def scene_focus(name: str) -> float:
+    """The distance in metres at which a scene's subject stands."""
+    return make_scene(name, SMALL_SCENE_SIZE).lens.focus_m
+
+
 @lru_cache(len(SCENES))
 def scene_picture(name: str) -> SharpPicture:
     """A procedural scene."""
