@@ -2,8 +2,9 @@
 
     python tools/page_screenshots.py FOLDER [--address http://127.0.0.1:7860/]
 
-Without an address a page is started, and pictures are taken once they are finished. Written are PNG files;
-docs/images has them reduced (`--reduced`: JPEG of at most 150 kB).
+Without an address a page is started, and pictures are taken once they are finished; what is deblurred is a procedural
+scene through a lens. Written are PNG files; docs/images has them reduced (`--reduced`: JPEG of at most 150 kB, the four
+narrow ones side by side in one).
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ TABS = {  # what must be there before a picture is taken
     "Photograph": "return document.querySelector('#photograph')?.innerText.includes('finished')",
     "Lens": "return document.querySelectorAll('#mtf img, #numbers table').length >= 2",
     "Point": "return document.querySelectorAll('#pupils img').length == 1",
-    "Deblur": "return document.querySelector('#deblur-text') !== null",
+    "Deblur": "return [...document.querySelectorAll('#deblurred img')].filter(image => image.naturalWidth).length >= 2",
 }
+BLURRED = {"scene": "letters", "size": (720, 480), "lens": "zeiss-tessar-50-f3.5", "f_number": 5.6, "focus_m": 1.6}
 PATIENCE_S = 400.0
 MOST_BYTES = 150_000
 
@@ -52,7 +54,19 @@ def wait_for(browser: Any, script: str) -> None:
         time.sleep(0.2)
 
 
-def take(browser: Any, address: str, width: int, out: Path) -> list[Path]:
+def blurred_photograph(folder: Path) -> Path:
+    """A scene as a lens blurs it, to be deblurred."""
+    from defocus import Camera, load_lens
+    from defocus.scene import make_scene
+
+    picture = make_scene(BLURRED["scene"], BLURRED["size"]).picture()
+    camera = Camera(load_lens(BLURRED["lens"]), f_number=BLURRED["f_number"], focus_m=BLURRED["focus_m"])
+    file = folder / f"{BLURRED['scene']}.png"
+    camera.photograph(picture.linear, picture.depth_m).save(str(file))
+    return file
+
+
+def take(browser: Any, address: str, width: int, out: Path, blurred: Path) -> list[Path]:
     """One picture of the whole page for each tab."""
     metrics = {"width": width, "height": WIDTHS[width], "deviceScaleFactor": 1, "mobile": width < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -64,6 +78,10 @@ def take(browser: Any, address: str, width: int, out: Path) -> list[Path]:
             "[...document.querySelectorAll('button[role=tab]')].find(b => b.innerText.trim() == arguments[0]).click()",
             tab,
         )
+        if tab == "Deblur":
+            browser.find_element("css selector", "#blurred-file input[type=file]").send_keys(str(blurred))
+            wait_for(browser, f"return document.querySelector('#blurred-file').innerText.includes('{blurred.stem}')")
+            browser.find_element("css selector", "#deblur").click()
         wait_for(browser, script)
         time.sleep(1.0)  # fading in
         height = int(browser.execute_script("return document.scrollingElement.scrollHeight"))
@@ -88,6 +106,17 @@ def reduce(path: Path) -> Path:
     return target
 
 
+def side_by_side(files: list[Path], target: Path) -> Path:
+    """The upper parts of the pictures, in one."""
+    images = [Image.open(file).convert("RGB") for file in files]
+    width, height, gap = images[0].width, round(3.2 * images[0].width), 10
+    row = Image.new("RGB", (len(images) * (width + gap) - gap, height), "white")
+    for number, image in enumerate(images):
+        row.paste(image.crop((0, 0, width, min(height, image.height))), (number * (width + gap), 0))
+    row.save(target)
+    return target
+
+
 def main() -> None:
     """Take all pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -102,14 +131,16 @@ def main() -> None:
         from defocus.app import PageServer, ServerSettings
 
         server = PageServer(ServerSettings(warm=False, deadline_s=PATIENCE_S))
-    with tempfile.TemporaryDirectory() as profile:
-        browser = open_browser(profile)
+    with tempfile.TemporaryDirectory() as profile, tempfile.TemporaryDirectory() as folder:
+        browser, blurred = open_browser(profile), blurred_photograph(Path(folder))
         try:
             for width in [arguments.width] if arguments.width else WIDTHS:
-                for path in take(browser, arguments.address or server.address, width, arguments.folder):
-                    if arguments.reduced:
+                files = take(browser, arguments.address or server.address, width, arguments.folder, blurred)
+                if arguments.reduced and width == min(WIDTHS):
+                    reduce(side_by_side(files, arguments.folder / "explore_narrow.png"))
+                elif arguments.reduced:
+                    for path in files:
                         reduce(path)
-                        path.unlink()
         finally:
             browser.quit()
             if server is not None:
