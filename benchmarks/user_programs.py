@@ -72,14 +72,14 @@ def on_the_fly() -> Callable[[], object]:
 
 
 def gradient() -> Callable[[], object]:
-    """`jax.grad(lambda c: loss(camera.at("curvature", 0, c).psf(3.0)))`, 32 × 32 pixels, d line"""
+    """`jax.grad(lambda c: loss(camera.at("curvature", 0, c).psf(3.0)))`, 64 × 64 pixels, d line"""
     import jax
 
     from defocus import Camera, load_lens
 
     camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
     curvature = float(camera.optics.system.curvature[0])
-    slope = jax.grad(lambda c: (camera.at("curvature", 0, c).psf(3.0, size=32, bands="d").array ** 2).sum())
+    slope = jax.grad(lambda c: (camera.at("curvature", 0, c).psf(3.0, size=64, bands="d").array ** 2).sum())
     return lambda: slope(curvature)
 
 

@@ -63,7 +63,7 @@ def huygens_psf(
     """
     packed, points = requests.lenses[requests.lens[row]], requests.points.take([row])
     one = Requests((packed,), np.zeros(1, int), points)
-    one_row = wavefronts_of(one, bands)
+    one_row = wavefronts_of(one, bands, few=True)
     pose, fitted = jax.tree.map(lambda leaf: leaf[0], (one_row.pose, one_row.wavefront))
     if refusal := light_refusal(one_row, 0):
         raise TraceError(f"{packed.lens.name}: {refusal}")

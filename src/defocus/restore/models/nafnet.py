@@ -27,8 +27,7 @@ from .blocks import ChannelNorm, Network, Options
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-CHANNELS_AT_ONCE = 32  # of running means: bounds what they need beside the map itself
-
+AT_ONCE = 2**22  # numbers of running means: bounds what they need beside the map itself
 
 Blocks = tuple[Annotated[int, Field(ge=0, le=128)], ...]
 
@@ -58,7 +57,7 @@ class NAFNetOptions(Options):
 def local_mean(x: Float[Tensor, "batch channels rows cols"], window: int) -> Float[Tensor, "batch channels rows cols"]:
     """The mean over window × window pixels around each one, in float32. Near the edges, of the nearest window that lies
     within; where the map is no larger than a window, its mean."""
-    parts = x.split(CHANNELS_AT_ONCE, dim=1)
+    parts = x.split(max(AT_ONCE // (x.shape[0] * x.shape[2] * x.shape[3]), 1), dim=1)
     return torch.cat([_running_mean(_running_mean(part.float(), window, -2), window, -1) for part in parts], dim=1)
 
 
