@@ -93,8 +93,7 @@ class Average:
 
 
 def compile_blocks(network: nn.Module) -> None:
-    """Compile the blocks that a network is made of, each kind and size once: a quarter of the time that the whole
-    network takes, and all but as fast."""
+    """Compile the blocks that a network is made of, each kind and size once, instead of the whole network."""
     kinds = getattr(network, "block_types", ())
     if not kinds:
         raise ConfigError('compute.compile_mode = "blocks" is for nafnet; take "default"')

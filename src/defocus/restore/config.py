@@ -167,7 +167,7 @@ class ComputeSettings(_Table):
     precision: Literal["no", "bf16", "fp16"] = "no"
     compile: bool = False
     # What torch.compile aims at: "reduce-overhead" records CUDA graphs, for networks of many small kernels; "blocks"
-    # compiles each kind of block once, which takes a quarter of the time.
+    # compiles each kind of block once, which is ready sooner.
     compile_mode: Literal["default", "reduce-overhead", "max-autotune", "blocks"] = "default"
     record: bool = False  # on a GPU, all of a step as one CUDA graph
     channels_last: bool = False
