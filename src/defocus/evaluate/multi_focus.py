@@ -165,7 +165,7 @@ def fine_contrast(image: Values) -> Float[np.ndarray, "rows cols"]:
 def _registration(image: Values, other: Values) -> Similarity | None:
     """How the other picture lies on this one; None if too little of it does."""
     factor = 2 if min(image.shape[:2]) >= LARGE_PX else 1
-    light = (cell_means(grey_of(to_linear(one))[..., None], factor)[..., 0] for one in (other, image))
+    light = (cell_means(grey_of(to_linear(one)), factor) for one in (other, image))
     registration = register(*light)
     return registration.similarity.scaled(factor) if registration.agreeing.mean() >= AGREEING else None
 

@@ -81,11 +81,11 @@ def match_light(
     good = np.ones((height, width), bool) if usable is None else usable
     for one in (sharp, blurred):
         good = good & np.all((one > CLIPPED[0]) & (one < CLIPPED[1]), axis=-1)
-    share = cell_means(good[..., None].astype(np.float32), cell)[..., 0]
+    share = cell_means(good.astype(np.float32), cell)
     good_cells = share > 0.97
     if good_cells.sum() < FEWEST:
         return None
-    radius2 = cell_means(_radius2(height, width)[..., None], cell)[..., 0]
+    radius2 = cell_means(_radius2(height, width), cell)
     s, t, r2 = (values[good_cells] for values in (a, b, radius2))
     light = np.array(LUMINANCE)
     # Stops, from the ratios of luminances; bright cells count more, as their noise is less.
@@ -101,11 +101,11 @@ def match_light(
     )
 
 
-def cell_means(image: Float[np.ndarray, "h w c"], cell: int) -> Float[np.ndarray, "rows cols c"]:
+def cell_means(image: Float[np.ndarray, "h w *c"], cell: int) -> Float[np.ndarray, "rows cols *c"]:
     """Means of whole cells of so many pixels; none of a picture that is smaller than a cell."""
     rows, cols = image.shape[0] // cell, image.shape[1] // cell
     part = image[: rows * cell, : cols * cell]
-    return part.reshape(rows, cell, cols, cell, image.shape[2]).mean((1, 3), dtype=np.float64)
+    return part.reshape(rows, cell, cols, cell, *image.shape[2:]).mean((1, 3), dtype=np.float64)
 
 
 def histogram_distance(

@@ -130,7 +130,7 @@ def register(
     start = _whole_shift(sharp, blurred)
     for factor in (8, 4, 2):  # a scale moves the corners far: what small copies tell makes the search short
         if min(height, width) // factor >= 2 * block:
-            small = _Blocks(_reduced(sharp, factor), _reduced(blurred, factor), block)
+            small = _Blocks(cell_means(sharp, factor), cell_means(blurred, factor), block)
             start = small.fit(start.scaled(1.0 / factor), search_px, 2).similarity.scaled(factor)
     blocks = _Blocks(sharp, blurred, block)
     fit = blocks.fit(start, search_px, rounds)
@@ -267,7 +267,7 @@ def _whole_shift(sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "h 
     """The shift of the whole picture, to a few pixels, from a small copy of its middle."""
     side = min(sharp.shape)
     factor = max(1, side // 128)
-    small = [_reduced(image, factor) for image in (sharp, blurred)]
+    small = [cell_means(image, factor) for image in (sharp, blurred)]
     block = min(*small[0].shape)
     block -= block % 2
     corner = [(n - block) // 2 for n in small[0].shape]
@@ -276,10 +276,6 @@ def _whole_shift(sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "h 
     if not (local.textured[0] and local.spread[0] < 1.0 and local.explained[0] > 0.3):
         return Similarity()
     return Similarity(float(local.shift[0, 0]) * factor, float(local.shift[0, 1]) * factor)
-
-
-def _reduced(image: Float[np.ndarray, "h w"], factor: int) -> Float[np.ndarray, "h2 w2"]:
-    return cell_means(image[..., None], factor)[..., 0]
 
 
 def _size(image: np.ndarray) -> str:
