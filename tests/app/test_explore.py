@@ -23,6 +23,7 @@ from defocus.app.job_line import JobLine, JobStopped, Report
 from defocus.app.lens_view import LensFilter, first_lens, kinds_of, lens_choices
 from defocus.app.pencils import Pencils, splat
 from defocus.app.private_files import PrivateFolder, check_lens_upload, check_photo_upload, short_message
+from defocus.app.server import check_host
 from defocus.app.sharp_pictures import PlaneByHand, own_picture, scene_picture
 from defocus.app.shots import Setting, Shot, settled
 from defocus.cli import root_command, run
@@ -367,3 +368,9 @@ def test_the_command_line_makes_the_same_picture(
     monkeypatch.chdir(tmp_path)
     assert run(shlex.split(json.loads(Path(settings).read_text("utf-8"))["command"])[1:]) == 0
     assert np.array_equal(np.asarray(Image.open("photograph.png")), np.asarray(Image.open(saved)))
+
+
+def test_an_address_of_another_machine_is_refused_at_once() -> None:
+    check_host("127.0.0.1")
+    with pytest.raises(DefocusError, match=r"--host 192\.0\.2\.1: this machine cannot listen there"):
+        check_host("192.0.2.1")  # of the block for documentation

@@ -164,8 +164,8 @@ class Page:
                 sources = [PLANE, MAP, *NETWORKS]
                 self.depth_kind = gr.Radio(sources, value=PLANE, label="Its depth is that of", elem_id="depth-kind")
                 with gr.Row():
-                    self.bottom = gr.Number(1.5, label="Plane: metres at the bottom", minimum=0.05, elem_id="bottom")
-                    self.top = gr.Number(6.0, label="and at the top", minimum=0.05, elem_id="top")
+                    self.bottom = gr.Number(1.5, label="Plane: metres at the bottom", elem_id="bottom")
+                    self.top = gr.Number(6.0, label="and at the top", elem_id="top")
                 self.take = gr.Button("Use this photograph", variant="primary", elem_id="take")
             with gr.Row():
                 self.downloads = [

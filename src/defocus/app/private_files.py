@@ -88,8 +88,9 @@ def _pixels(path: Path) -> int:
     try:
         with rawpy.imread(str(path)) as raw:
             return int(raw.sizes.raw_width) * int(raw.sizes.raw_height)
-    except rawpy.LibRawError as error:
-        raise PhotoError(f"neither a PNG, JPEG or TIFF nor a RAW file ({error})", file=path.name) from None
+    except rawpy.LibRawError:
+        message = "neither a PNG, JPEG or TIFF nor a RAW file, or one that is damaged or cut short"
+        raise PhotoError(message, file=path.name) from None
 
 
 def short_message(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -30,6 +31,7 @@ class PageServer:
     def __init__(self, settings: ServerSettings) -> None:
         if find_spec("gradio") is None:
             raise MissingExtraError("the page to play with", "web")
+        check_host(settings.host)
         self.folder = PrivateFolder()
         # Before gradio is imported: nothing is sent anywhere, and files of visitors stay in our folder.
         os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
@@ -78,3 +80,16 @@ class PageServer:
         """End the server and remove what visitors left."""
         self.blocks.close(verbose=False)
         self.darkroom.close()
+
+
+def check_host(host: str) -> None:
+    """Raise `DefocusError` where this machine cannot listen: gradio would try a hundred ports."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as one:
+            one.bind(place)
+    except OSError as error:
+        raise DefocusError(
+            f"--host {host}: this machine cannot listen there ({error.strerror}); {LOOPBACK} is this machine alone, "
+            "0.0.0.0 everybody who reaches it"
+        ) from None
