@@ -108,7 +108,9 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(context.get_help() if context else "", err=True)
             return 2
-        message = f"{error.format_message()} See '{context.command_path if context else 'defocus'} --help'."
+        text = error.format_message().strip()
+        end = "" if text.endswith((".", "?", "!")) else "."
+        message = f"{text}{end} See '{context.command_path if context else 'defocus'} --help'."
     typer.echo(f"defocus: {' '.join(message.split())}", err=True)
     return 2
 

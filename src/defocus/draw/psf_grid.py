@@ -74,9 +74,9 @@ def compute_psf_grid(
     depths = tuple(map(float, depths_m)) if depths_m is not None else (*near, math.inf)
     if not fields or not depths:
         raise DefocusError("a grid of PSFs needs at least one field and one depth")
-    blur = [camera.circle_of_confusion_px(d) for d in depths]
     cells = [(d, (0.0, float(f))) for d in depths for f in fields]
     batch = camera.psfs([d for d, _ in cells], [f for _, f in cells], size, bands, method=method, **options)
+    blur = [camera.circle_of_confusion_px(d) for d in depths]  # by now they are depths
     reports = tuple(batch.reports[i : i + len(fields)] for i in range(0, len(cells), len(fields)))
     size = batch.psf.shape[-1]
     window = f"{size} × {size} pixels of {camera.pixel_um:.3g} µm"

@@ -124,7 +124,8 @@ def read_raw(path: str | Path, orientation: int | None = None) -> RawPhoto | Rgb
     except rawpy.LibRawError as error:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise PhotoError(f"damaged or truncated: LibRaw says {text!r}", file=path) from error
+        message = f"a RAW file that is damaged or truncated, or none at all: LibRaw says {text!r}"
+        raise PhotoError(message, file=path) from error
 
 
 def _decode(raw: Any, path: Path, orientation: int | None) -> RawPhoto | RgbPhoto:
