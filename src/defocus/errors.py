@@ -25,6 +25,11 @@ def one_line(message: str, most: int = 2000) -> str:
     return line if len(line) <= most else f"{line[: most // 2]} … {line[-most // 4 :]}"
 
 
+def first_line(error: BaseException) -> str:
+    """First line of an error's message, or its type where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def checked_options(kind: type[T], options: Mapping[str, Any], what: str) -> T:
     """The dataclass `kind` with these options; a name that it does not have is told with the nearest one it has."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from ..errors import DefocusError, MissingExtraError
+from ..errors import DefocusError, MissingExtraError, first_line
 from ..files.settings import nearest_name
 from ..restore.similarity import Mask, display_values, psnr, ssim
 from .niqe import find_parameters, load_pristine, niqe
@@ -153,7 +153,7 @@ def pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute
         if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "pyiqa"):
             raise MissingExtraError(f"{name} (through pyiqa, for non-commercial use)", "iqa") from error
         raise DefocusError(
-            f"{name}: pyiqa cannot be used: {type(error).__name__}: {_first_line(error)}; install it anew with its "
+            f"{name}: pyiqa cannot be used: {type(error).__name__}: {first_line(error)}; install it anew with its "
             "dependencies, torchvision of the same kind (CPU or CUDA) and release as torch"
         ) from error
     from ..restore.deblurring import choose_device
@@ -164,7 +164,7 @@ def pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute
             metric: Any = pyiqa.create_metric(kind.pyiqa, device=place)
     except Exception as error:  # most often weights that could not be fetched, with errors of many kinds
         raise DefocusError(
-            f"{name}: pyiqa cannot make {kind.pyiqa}: {type(error).__name__}: {_first_line(error)}{_advice(error)}"
+            f"{name}: pyiqa cannot make {kind.pyiqa}: {type(error).__name__}: {first_line(error)}{_advice(error)}"
         ) from error
     if kind.higher_is_better == metric.lower_better or kind.needs_truth != (metric.metric_mode == "FR"):
         raise DefocusError(f"{name}: this version of pyiqa has another direction or another mode than we know of")
@@ -176,7 +176,7 @@ def pyiqa_measure(kind: MeasureKind, device: str | None = None) -> tuple[Compute
                 value = float(metric(*(batch_of_one(one, torch, place) for one in pictures)))
         except (RuntimeError, AssertionError, ValueError, IndexError) as error:
             size = f"{image.shape[1]}×{image.shape[0]}"
-            raise DefocusError(f"{name} of a picture of {size} pixels: {_first_line(error)}") from error
+            raise DefocusError(f"{name} of a picture of {size} pixels: {first_line(error)}") from error
         if not np.isfinite(value):
             raise DefocusError(f"{name} gives {value}, no finite number")
         return value
@@ -218,7 +218,3 @@ def _variables(error: BaseException | None) -> Iterator[Callable[..., str]]:
 
             yield text
         error = error.__cause__ or error.__context__
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DefocusError, PhotoError
+from ..errors import DefocusError, PhotoError, first_line
 from ..files.exif import Metadata, metadata_of, read_metadata
 from ..files.journal import Journal
 from ..files.ownership import check_no_folder_of_ours, file_sum
@@ -207,8 +207,9 @@ def choose_device(name: str) -> str:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise DefocusError(f"device {name!r} cannot be used ({reason}); expected auto, cpu, cuda or cuda:1") from error
+        raise DefocusError(
+            f"device {name!r} cannot be used ({first_line(error)}); expected auto, cpu, cuda or cuda:1"
+        ) from error
     return name
 
 

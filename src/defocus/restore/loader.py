@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from ..errors import ConfigError, DefocusError, TrainingError
+from ..errors import ConfigError, DefocusError, TrainingError, first_line
 from ..files.randomness import generator, seed_for
 from ..synth.plan import Blur, Labels, load_plan
 from ._torch import DataLoader, Dataset, torch
@@ -228,7 +228,7 @@ class TrainLoader(Dataset[Any]):
             if "DataLoader worker" not in str(error):
                 raise
             raise TrainingError(
-                f"{str(error).splitlines()[0]} Often the memory is used up: lower data.workers or data.prefetch; the "
+                f"{first_line(error)} Often the memory is used up: lower data.workers or data.prefetch; the "
                 "same command goes on"
             ) from error
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DefocusError, DepthError, MissingExtraError
+from ..errors import DefocusError, DepthError, MissingExtraError, first_line
 from ..srgb import check_floats
 from .depth_maps import DepthMap, complete_depth
 
@@ -177,7 +177,7 @@ def load_network(
 
 def _how_to_get(source: str, error: Exception, published: Collection[str]) -> str:
     if Path(source).is_dir():
-        return f"{source}: no complete model is in this folder ({str(error).splitlines()[0]})"
+        return f"{source}: no complete model is in this folder ({first_line(error)})"
     if source not in published:
         return f"{source}: neither a folder nor a model in the cache; `hf download {source}` puts a public one there"
     return (

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...errors import DatasetError, DefocusError, MissingExtraError, WeightsError
+from ...errors import DatasetError, DefocusError, MissingExtraError, WeightsError, first_line
 from ...files.stores import writing_file
 from .._torch import Tensor, nn, torch
 from . import Network, build_model
@@ -190,8 +190,7 @@ def read_torch(file: Path) -> Any:
             file=file,
         ) from error
     except Exception as error:  # bytes that are no such file may raise anything
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise WeightsError(f"cannot be read by torch.load: {reason}", file=file) from error
+        raise WeightsError(f"cannot be read by torch.load: {first_line(error)}", file=file) from error
 
 
 def _read_safetensors(file: Path) -> Any:

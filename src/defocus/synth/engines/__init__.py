@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from ...errors import DatasetError
+from ...errors import DatasetError, first_line
 
 TRIES = 3
 
@@ -138,11 +138,6 @@ def _failure(error: BaseException) -> Failure:
         raise error
     logging.getLogger(__name__).error("a task failed", exc_info=error)
     return Failure(f"{type(error).__name__}: {error}")
-
-
-def first_line(error: BaseException) -> str:
-    """First line of an error's message, or its type where it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def leave_room() -> None:

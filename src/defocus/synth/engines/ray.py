@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from ...errors import DatasetError, MissingExtraError
-from . import Engine, Start, TaskWorker, first_line, leave_room
+from ...errors import DatasetError, MissingExtraError, first_line
+from . import Engine, Start, TaskWorker, leave_room
 
 STORE_BYTES = 128 * 2**20  # of a cluster that is started here: a job and small results
 RESTARTS = 20  # of each actor
