@@ -305,7 +305,7 @@ def test_a_camera_is_drawn_as_it_is_stopped_down():
 
 
 def test_a_figure_as_html():
-    figure = draw_layout(tessar(), legend=False)
+    figure = draw_layout(tessar())
     head, _, data = html_image(figure).partition("base64,")
     assert head.startswith("<img ")
     assert base64.b64decode(data.partition('"')[0]).startswith(b"\x89PNG")

@@ -51,9 +51,7 @@ class Layout:
 
 
 @style.look()
-def draw_layout(
-    lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAYS, title: bool = True, legend: bool = True
-) -> Figure:
+def draw_layout(lens: Lens, *, fields: Sequence[float] = FIELDS, rays: int = RAYS) -> Figure:
     """The cross-section of a lens with `rays` real rays for each field (fractions of the image radius).
 
     Missing clear apertures are solved for. Where no light reaches a field, the outermost one with light takes its
@@ -63,13 +61,11 @@ def draw_layout(
     layout = plan_layout(lens, fields=fields, rays=rays)
     width, height = layout.scaled(*LARGEST)
     full_width = max(width + 2 * MARGIN, SMALLEST_WIDTH)
-    below = BAR_HEIGHT + (legend_height(layout, full_width) if legend else 0.0)
-    sheet = Sheet(full_width, (TITLE_HEIGHT if title else MARGIN / 2) + height + below)
+    below = BAR_HEIGHT + legend_height(layout, full_width)
+    sheet = Sheet(full_width, TITLE_HEIGHT + height + below)
     paint_layout(sheet, layout, below, (width, height))
-    if title:
-        sheet.title(lens.name, subtitle(lens))
-    if legend:
-        paint_legend(sheet, layout, 0.0)
+    sheet.title(lens.name, subtitle(lens))
+    paint_legend(sheet, layout, 0.0)
     return sheet.figure
 
 

@@ -90,8 +90,8 @@ def compute_psf_gallery(
 
 
 @style.look()
-def draw_psf_gallery(gallery: PsfGallery, *, scale: Scale = "linear", decades: float = DECADES) -> Figure:
-    """The gallery as a figure; `scale` "log" shows `decades` below each tile's maximum."""
+def draw_psf_gallery(gallery: PsfGallery, *, scale: Scale = "linear") -> Figure:
+    """The gallery as a figure; `scale` "log" shows four decades below each tile's maximum."""
     check_scale(scale)
     rows, columns = gallery.psf.shape[:2]
     wide, high = columns * (SIDE + GAP) - GAP, rows * (SIDE + GAP) - GAP
@@ -104,7 +104,7 @@ def draw_psf_gallery(gallery: PsfGallery, *, scale: Scale = "linear", decades: f
         tiles = gallery.cut(row)
         for column, field in enumerate(gallery.fields):
             axes = sheet.axes((LEFT + column * (SIDE + GAP), bottom, SIDE, SIDE))
-            paint_psf(axes, tiles[column], gallery.bands, gallery.reports[row][column], scale, decades)
+            paint_psf(axes, tiles[column], gallery.bands, gallery.reports[row][column], scale)
             if row == 0:
                 head(axes, field_name(field))
         blur = style.signed(float(camera.circle_of_confusion_px(gallery.depth_m)), 1)
@@ -113,6 +113,6 @@ def draw_psf_gallery(gallery: PsfGallery, *, scale: Scale = "linear", decades: f
         if any(report["status"] == "ok" for report in gallery.reports[row]):
             width = tiles.shape[-1] * camera.pixel_um
             psf_scale_bar(sheet, MARGIN, bottom + 0.24, SIDE, width, camera.pixel_um)
-    what = scale_text(scale, decades)
+    what = scale_text(scale, DECADES)
     sheet.footnote(f"{what}; up is up in the photograph; CoC: paraxial blur radius, positive beyond the focus", 0.12)
     return sheet.figure

@@ -158,7 +158,6 @@ def draw_through_focus(
     size: int | None = None,
     bands: BandsLike = "rgb",
     scale: Scale = "linear",
-    decades: float = DECADES,
     method: Method = "wave",
     **options: Any,
 ) -> Figure:
@@ -193,4 +192,4 @@ def draw_through_focus(
         sides=(),
         depths_m=tuple(depths_m or ()),
     )
-    return draw_psf_grid(grid, scale=scale, decades=decades)
+    return draw_psf_grid(grid, scale=scale)

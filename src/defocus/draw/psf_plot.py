@@ -150,7 +150,7 @@ def row_label(sheet: Sheet, name: str, about: Sequence[str], top: float, room: f
 
 
 @style.look()
-def draw_psf(psf: Psf, title: str | None = None, *, decades: float = DECADES) -> Figure:
+def draw_psf(psf: Psf, title: str | None = None) -> Figure:
     """A PSF in linear and log scale with sections, encircled energy and report; its lens is the title, below it stand
     focus, depth, f-number, field, pixels, bands, and a method other than ours."""
     if title is None:
@@ -171,9 +171,9 @@ def draw_psf(psf: Psf, title: str | None = None, *, decades: float = DECADES) ->
     bottom, second = HEIGHT - 0.85 - PICTURE, 0.3 + PICTURE + 0.35
     paint_psf(sheet.axes((0.3, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {})
     psf_scale_bar(sheet, 0.3, bottom - 0.12, PICTURE, columns * psf.pixel_um, psf.pixel_um)
-    paint_psf(sheet.axes((second, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {}, "log", decades)
+    paint_psf(sheet.axes((second, bottom, PICTURE, PICTURE)), psf.array, psf.bands, {}, "log")
     sheet.text(second, bottom - 0.1, "of maximum", va="center")
-    light_bar(sheet, (second + 0.9, bottom - 0.14, PICTURE - 0.9, 0.08), count, "log", decades)
+    light_bar(sheet, (second + 0.9, bottom - 0.14, PICTURE - 0.9, 0.08), count, "log")
     for number, (name, value) in enumerate(caption(psf, energy)):
         y = HEIGHT - 0.95 - 0.215 * number
         sheet.text(second + PICTURE + 0.45, y, name, color=style.FAINT, va="center")

@@ -44,11 +44,11 @@ class Sheet:
             options["fontsize"] = style.fitted_size(text, options["fontsize"], room, bold=bold)
         self.figure.text(x / self.width, y / self.height, text, **options)
 
-    def title(self, name: str, below: str = "", *, margin: float = MARGIN) -> None:
+    def title(self, name: str, below: str) -> None:
         """A name and a fainter line below it, at the upper left."""
-        room = self.width - 2.0 * margin
-        self.text(margin, self.height - 0.3, name, room=room, fontsize=style.LARGE, fontweight="bold")
-        self.text(margin, self.height - 0.5, below, room=room, fontsize=style.NORMAL, color=style.FAINT)
+        room = self.width - 2.0 * MARGIN
+        self.text(MARGIN, self.height - 0.3, name, room=room, fontsize=style.LARGE, fontweight="bold")
+        self.text(MARGIN, self.height - 0.5, below, room=room, fontsize=style.NORMAL, color=style.FAINT)
 
     def footnote(self, text: str, y: float) -> None:
         """A faint line across the sheet, centred, that fits it."""

@@ -108,14 +108,12 @@ def cell_means(image: Float[np.ndarray, "h w *c"], cell: int) -> Float[np.ndarra
     return part.reshape(rows, cell, cols, cell, *image.shape[2:]).mean((1, 3), dtype=np.float64)
 
 
-def histogram_distance(
-    a: Float[np.ndarray, "h w 3"], b: Float[np.ndarray, "h2 w2 3"], bins: int = 256
-) -> tuple[float, float, float]:
+def histogram_distance(a: Float[np.ndarray, "h w 3"], b: Float[np.ndarray, "h2 w2 3"]) -> tuple[float, float, float]:
     """Earth mover's distance of the display values 0..1 of each colour, in levels of 255."""
     distances = []
     for c in range(3):
-        sums = [np.cumsum(np.histogram(one[..., c], bins, (0.0, 1.0))[0] / one[..., c].size) for one in (a, b)]
-        distances.append(float(np.abs(sums[0] - sums[1]).sum() * 255.0 / bins))
+        sums = [np.cumsum(np.histogram(one[..., c], 256, (0.0, 1.0))[0] / one[..., c].size) for one in (a, b)]
+        distances.append(float(np.abs(sums[0] - sums[1]).sum() * 255.0 / 256))
     return distances[0], distances[1], distances[2]
 
 

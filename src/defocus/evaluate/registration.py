@@ -30,6 +30,7 @@ from scipy import ndimage
 from ..errors import DefocusError
 from .photometry import cell_means
 
+SEARCH_PX = 6.0  # beyond the whole's shift, that blocks are looked for
 MOVED_PX = 0.5  # blocks that differ less from their neighbourhood have not moved
 UNCERTAIN_PX = 0.25
 EXPLAINED = 0.75  # of the blurred content, for a shift to be believed
@@ -112,15 +113,9 @@ def middle_of(size: tuple[int, int]) -> tuple[float, float]:
 
 
 def register(
-    sharp: Float[np.ndarray, "h w"],
-    blurred: Float[np.ndarray, "_ _"],
-    *,
-    block_px: int = 128,
-    search_px: float = 6.0,
-    rounds: int = 3,
+    sharp: Float[np.ndarray, "h w"], blurred: Float[np.ndarray, "_ _"], *, block_px: int = 128
 ) -> Registration:
-    """How the blurred picture lies on the sharp one, both grey, of linear light. Blocks are looked for up to
-    `search_px` beyond the whole's shift."""
+    """How the blurred picture lies on the sharp one, both grey, of linear light."""
     if sharp.shape != blurred.shape:
         raise DefocusError(f"pictures of {_size(sharp)} and {_size(blurred)} pixels cannot be a pair")
     height, width = sharp.shape
@@ -131,9 +126,9 @@ def register(
     for factor in (8, 4, 2):  # a scale moves the corners far: what small copies tell makes the search short
         if min(height, width) // factor >= 2 * block:
             small = _Blocks(cell_means(sharp, factor), cell_means(blurred, factor), block)
-            start = small.fit(start.scaled(1.0 / factor), search_px, 2).similarity.scaled(factor)
+            start = small.fit(start.scaled(1.0 / factor), 2).similarity.scaled(factor)
     blocks = _Blocks(sharp, blurred, block)
-    fit = blocks.fit(start, search_px, rounds)
+    fit = blocks.fit(start, 3)
     local = fit.local
     lengths = np.hypot(*(fit.shifts - blocks.displacement(fit.similarity)).T)
     typical = 1.4826 * float(np.median(lengths[fit.reliable])) if fit.reliable.any() else 0.0
@@ -182,12 +177,12 @@ class _Blocks:
     def displacement(self, whole: Similarity) -> Float[np.ndarray, "blocks 2"]:
         return np.stack(whole.displacement(self.x, self.y, middle_of(self.shape[::-1])), axis=-1)
 
-    def fit(self, whole: Similarity, search_px: float, rounds: int) -> _Fit:
+    def fit(self, whole: Similarity, rounds: int) -> _Fit:
         """The fit that starts from a similarity. All rounds search but the last, which starts where they ended."""
         residual: Float[np.ndarray, "blocks 2"] | None = None
         for number in range(rounds):
             moved = self._cut(_warped(self._sharp, whole))
-            local = block_shifts(moved, self._blurred, search_px, residual if number == rounds - 1 else None)
+            local = block_shifts(moved, self._blurred, SEARCH_PX, residual if number == rounds - 1 else None)
             shifts = self.displacement(whole) + local.shift
             inside = self._inside(whole)
             certain = (local.spread < UNCERTAIN_PX) & local.textured & (local.explained > EXPLAINED) & inside

@@ -433,7 +433,7 @@ def problem_lines(results: Results) -> list[str]:
     ]
 
 
-def latex(results: Results, *, label: str = "tab:evaluation") -> str:
+def latex(results: Results) -> str:
     """One table over all test sets, as in the paper's supplement. Needs booktabs, multirow and xcolor[table]."""
     table, metrics = results.table, results.table.metrics
     heads = [f"{_tex(KINDS[m].label)}$\\{'up' if KINDS[m].higher_is_better else 'down'}arrow$" for m in metrics]
@@ -445,7 +445,7 @@ def latex(results: Results, *, label: str = "tab:evaluation") -> str:
         "\\centering",
         "\\setlength{\\tabcolsep}{2pt}",
         f"\\caption{{{_tex(table.title)}. The {boxes[0]}, {boxes[1]}, and {boxes[2]} are highlighted.}}",
-        f"\\label{{{label}}}",
+        "\\label{tab:evaluation}",
         f"\\begin{{tabular}}{{lll{'c' * len(metrics)}}}",
         "\\toprule",
         " & ".join(["Test set", "Model", "Train", *heads]) + " \\\\",

@@ -111,9 +111,9 @@ def _sheet(folder: PairFolder, statistics: PairStatistics) -> Iterator[dict[str,
         yield {"id": record["id"], "facts": pair_facts(record), **pictures}
 
 
-def sheet_ids(numbers: Mapping[str, Sequence[int]], room: int = SHEET_PAIRS) -> list[str]:
-    """Evenly spread pairs of the splits: as many of each as its share, but at least an eighth of the room."""
-    total = sum(map(len, numbers.values()))
+def sheet_ids(numbers: Mapping[str, Sequence[int]]) -> list[str]:
+    """Evenly spread pairs of the splits: as many of each as its share, but at least an eighth of the sheet."""
+    total, room = sum(map(len, numbers.values())), SHEET_PAIRS
     places = {s: min(len(own), max(room // 8, round(room * len(own) / total))) for s, own in numbers.items()}
     while sum(places.values()) > room:
         places[max(places, key=lambda s: places[s])] -= 1
