@@ -105,7 +105,8 @@ def verify(
     from ..synth.folder import open_folder
 
     if repair:
-        open_folder(folder).close()  # whoever asks for repair is told where there is nothing to repair from
+        with open_folder(folder):  # whoever asks for repair is told where there is nothing to repair from
+            pass
     verdict = _verified(folder, pictures)
     if repair and not verdict.sound:
         show_summary(_repair(folder, plan, ledger))

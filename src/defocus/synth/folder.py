@@ -57,10 +57,6 @@ class PairFolder:
         if self.ledger is not None:
             self.ledger.__exit__(kind, error, trace)
 
-    def close(self) -> None:
-        if self.ledger is not None:
-            self.ledger.close()
-
 
 def open_folder(folder: str | Path) -> PairFolder:
     """The data set in a folder. Raises `DatasetError` if `defocus synth run` did not make it."""

@@ -35,7 +35,6 @@ class PairInspection:
     linear: np.ndarray
     depth_m: np.ndarray
     coc_px: np.ndarray
-    layer_of: np.ndarray
     layer_coc_px: np.ndarray
     layer_depth_m: np.ndarray
     psfs: np.ndarray  # of each layer
@@ -79,7 +78,7 @@ def show_pair(folder: str | Path, identity: str, plan: PlanLike | None = None) -
     blur = LayerBlur(recipe.lens, recipe.field, camera, layer_coc, layer_depth, used)
     (psfs,) = find_layer_psfs(plan, [blur])[None]
     return PairInspection(
-        record, pair.pictures, files, differing, linear, depth, coc, np.asarray(layers.position),
+        record, pair.pictures, files, differing, linear, depth, coc,
         layer_coc[used], layer_depth[used], psfs.kernels(len(used))[used],
     )  # fmt: skip
 
