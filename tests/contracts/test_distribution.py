@@ -90,3 +90,18 @@ def test_the_installed_wheel_works(archives: tuple[Path, Path], tmp_path: Path) 
     assert "wrote" in said(
         "lens", "convert", "zeiss-tessar-50-f3.5", str(tmp_path / "lens.zmx")
     )  # glass data are there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"), [("explore", "web"), ("deblur photo.jpg", "train"), ("train nafnet-small", "train")]
+)
+def test_a_command_without_its_extra_names_it_first(arguments: str, extra: str, tmp_path: Path) -> None:
+    """An installation without extras, where nothing else that is missing is asked for before."""
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    hide = "import sys; sys.modules.update(torch=None, gradio=None)"
+    code = f"{hide}; from defocus.cli import run; sys.exit(run(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *arguments.split()]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    (line,) = process.stderr.strip().splitlines()
+    assert line.endswith(f"needs the extra [{extra}]: pip install 'defocus[{extra}]'")
