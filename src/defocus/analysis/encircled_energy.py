@@ -25,7 +25,7 @@ from ..stored_program import stored_program
 CELLS = 201  # across the window; odd: one in the middle
 POINTS = 64  # across the five brightest
 SAMPLES = (256, 384, 512, 768, 1024, 1536, 2048)  # across the pupil
-RIM = 24.0  # as of `needed_samples`; light in a circle is within 1.5e-3 of what 1536 samples across give
+RIM = 26.0  # as of `needed_samples`; light in a circle is within 1.5e-3 of what 1536 samples across give
 RINGS = 6.0  # Airy radii around the rays
 
 
@@ -55,7 +55,7 @@ def _cell_program(samples: int) -> Callable[..., Any]:
         pupil: PupilFunction, cell: Float[Array, ""], weights: Float[Array, " waves"]
     ) -> Float[Array, "cells cells"]:
         """Light in each cell, of all that leaves the pupil; rows from the top."""
-        waves = over_lenses(lambda own: pixel_intensity(own, cell, samples=samples, size=CELLS).pixels, pupil)
+        waves = over_lenses(lambda own: pixel_intensity(own, cell, samples=samples, size=CELLS, parts=1).pixels, pupil)
         return jnp.tensordot(weights, waves, axes=1)
 
     return stored_program(cells, pixel_intensity, samples=samples)
@@ -74,7 +74,7 @@ def light_in_circles(
     airy = 0.61 * pupil.wavelength.max() / pupil.half.min(axis=(1, 2))
     reach = np.maximum(np.abs(blur).max(axis=(1, 2, 3)) + RINGS * airy, 1.1 * radius.max())
     window, half = 2.0 * reach[:, None], pupil.half.max(axis=2)
-    need = needed_samples(half, blur, window, pupil.wavelength, RIM).max(axis=1)
+    need = needed_samples(half, blur, window, pupil.wavelength, RIM, margin=0.0).max(axis=1)
     within, strehl = np.full((len(blur), len(radius)), np.nan), np.full(len(blur), np.nan)
     for row in range(len(blur)):
         samples = next((n for n in SAMPLES if n >= need[row]), SAMPLES[-1])

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .propagate import Intensity, unbend, window_axis
 from .pupil_function import PupilFunction, sample_pupil
 
-PARTS = 3  # of a pixel, along each axis: a slant of the light moves them
+PARTS = 3  # of a pixel, along each axis: a slant of the light moves them between pixels
 MOST_CELLS = 4096  # across the pupil: waves of 0.5 GiB
 
 
@@ -37,23 +37,29 @@ def is_cheaper(
 
 
 def pixel_intensity(
-    pupil: PupilFunction, pixel: Float[Array, ""], *, samples: int, size: int, dtype: jnp.dtype = jnp.float32
+    pupil: PupilFunction,
+    pixel: Float[Array, ""],
+    *,
+    samples: int,
+    size: int,
+    parts: int = PARTS,
+    dtype: jnp.dtype = jnp.float32,
 ) -> Intensity:
-    """One PSF: `pixel` in mm, `samples` cells across the pupil."""
+    """One PSF: `pixel` in mm, `samples` cells across the pupil; `parts` of a pixel are integrated on their own."""
     cells, energy, amplitude = sample_pupil(pupil, samples, dtype)
     length = 2 * samples
     wave = jnp.fft.ifft2(cells, (length, length)) * length**2
     density = wave.real**2 + wave.imag**2
     strehl = jnp.max(density) / amplitude**2
-    x = window_axis(size, pixel, PARTS)
+    x = window_axis(size, pixel, parts)
     y = -x
-    step = pixel / PARTS
+    step = pixel / parts
     turns = pupil.half * 2.0 / (samples * pupil.wavelength)  # Δs / λ: one over the period
     means = _means(_means(density, x, step, turns[0]).T, y, step, turns[1]).T
     cell = 4.0 * pupil.half[0] * pupil.half[1] / samples**2
     total = pupil.wavelength**2 * energy
     fine = unbend(means, x, y, step, pupil.bend) * (cell * step**2 / total).astype(dtype)
-    pixels = jnp.maximum(fine.reshape(size, PARTS, size, PARTS).sum(axis=(1, 3)), 0.0)
+    pixels = jnp.maximum(fine.reshape(size, parts, size, parts).sum(axis=(1, 3)), 0.0)
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
 
 

@@ -40,14 +40,16 @@ def needed_samples(
     window: Float[Any, "*#batch"],
     wavelength: Float[Any, "*#batch"],
     rim: Float[Any, ""] | float = RIM,
+    margin: float = MARGIN,
 ) -> Float[Any, "*#batch"]:
     """The ray-derived number of samples; `radius` of the pupil in direction cosines, `blur` and `window` (its width) in
-    mm. A finer `rim` leaves an error of 0.7 over its square."""
+    mm. A finer `rim` leaves an error of 0.7 over its square; without a `margin` fringes outside the blur may meet those
+    of a replica."""
     xp = blur.__array_namespace__()  # numbers on the host stay there: JAX would compile every step
     reach = xp.max(xp.abs(blur), axis=-1)
     # The blur's corners after a turn to any azimuth.
     farthest = xp.linalg.norm(reach, axis=-1)
-    replicas = 2.0 * radius * (window / 2.0 + farthest) * (1.0 + MARGIN) / wavelength
+    replicas = 2.0 * radius * (window / 2.0 + farthest) * (1.0 + margin) / wavelength
     return xp.maximum(replicas, rim * xp.sqrt(replicas))
 
 
