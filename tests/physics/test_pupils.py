@@ -256,12 +256,14 @@ def test_the_bundle_holds_every_ray_that_passes(bundles, sample_rays) -> None:  
             assert highest - 1e-12 <= 1.0, label
             assert lowest < -1.0 + 2 * cell + spacing, label
             assert highest > 1.0 - 2 * cell - spacing, label
-        # The grid that comes back is the rectangle, traced.
-        for k, values in enumerate((bundle.x, bundle.y)):
+        # The grid that comes back is the right half of the rectangle, traced.
+        for k, (values, left) in enumerate(((bundle.x, 0.0), (bundle.y, -1.0))):
             reached = (np.asarray(values)[i] - centre[i, k]) / half[i, k]
             assert 1.0 - cell < reached.max() <= 1.0 + 1e-12, label
-            assert -1.0 - 1e-12 <= reached.min() < -1.0 + cell, label
-        inside = np.asarray(bundle.traced.passes)[i].mean()
+            assert left - 1e-12 <= reached.min() < left + cell, label
+        weight = np.asarray(bundle.weight)[i]
+        assert weight.sum() == SAMPLES**2, label
+        inside = np.average(np.asarray(bundle.traced.passes)[i], weights=weight)
         outside = passes[i].sum() * spacing**2 / 4.0
         assert inside == pytest.approx(outside, abs=0.12), label
 

@@ -39,12 +39,12 @@ def rms_spot(
     return jnp.sqrt(jnp.where(square > 0.0, square, 1.0)) * (square > 0.0)
 
 
-def meeting_point(traced: Trace) -> Float[Array, "3"]:
+def meeting_point(traced: Trace, weight: Float[Array, " rays"] | float = 1.0) -> Float[Array, "3"]:
     """The point (mm, in the image plane's frame) whose summed squared distance from the rays is least."""
-    s, passes = traced.direction, traced.passes
+    s, share = traced.direction, traced.passes * weight
     across = jnp.eye(3)[:, :, None] - s[:, None, :] * s[None, :, :]
-    matrix = _mean(across, passes)
-    target = _mean(jnp.einsum("ijr,jr->ir", across, traced.position), passes)
+    matrix = _mean(across, share)
+    target = _mean(jnp.einsum("ijr,jr->ir", across, traced.position), share)
     # Cramer's rule: the general solver costs a second of compilation for three unknowns.
     a, b, c = matrix.T
     determinant = jnp.dot(a, jnp.cross(b, c))
@@ -62,8 +62,10 @@ def optical_path_differences(
     return w - _mean(w, traced.passes)
 
 
-def path_range(traced: Trace, image_index: Float[Array, ""]) -> Float[Array, ""]:
+def path_range(
+    traced: Trace, image_index: Float[Array, ""], weight: Float[Array, " rays"] | float = 1.0
+) -> Float[Array, ""]:
     """Largest minus smallest optical path difference (mm) of the rays that pass, about their meeting point."""
-    w = optical_path_differences(traced, meeting_point(traced), image_index)
+    w = optical_path_differences(traced, meeting_point(traced, weight), image_index)
     passes = traced.passes
     return jnp.max(jnp.where(passes, w, -jnp.inf)) - jnp.min(jnp.where(passes, w, jnp.inf))

@@ -230,14 +230,16 @@ def _reorder(system: System, order: Int[Array, " surfaces"], used: Bool[Array, "
 class Bundle(eqx.Module):
     """A square grid of rays around a chief ray, on the plane through its point and normal to it.
 
-    The grid's points are centre + half · (u, v), mm on that plane from the chief ray: u sagittal, v meridional.
+    The grid's points are centre + half · (u, v), mm on that plane from the chief ray: u sagittal, v meridional. Rays at
+    −u are the mirror images of those at u, which alone are traced: with its `weight` a ray stands for both.
     """
 
     centre: Float[Array, "*batch 2"]
     half: Float[Array, "*batch 2"]
     found: Bool[Array, "*batch"]  # whether any ray gets through
-    x: Float[Array, "*batch rays"]  # mm, sagittal
+    x: Float[Array, "*batch rays"]  # mm, sagittal, 0 or more
     y: Float[Array, "*batch rays"]  # mm, meridional
+    weight: Float[Array, "*batch rays"]  # 1 on the meridian, else 2
     traced: Trace
 
 
@@ -280,24 +282,23 @@ def find_bundle(
     """
     # Cell centres, so that no row of rays lies on the rim and each ray stands for the same area.
     g = (jnp.arange(samples) + 0.5) / samples * 2.0 - 1.0
-    u, v = (w.ravel() for w in jnp.meshgrid(g, g))
+    u, v = (w.ravel() for w in jnp.meshgrid(g[samples // 2 :], g))
+    weight = jnp.where(u > 0.0, 2.0, 1.0)
     cell = 2.0 / samples
 
     def grid(centre: Float[Array, "2"], half: Float[Array, "2"]) -> Bundle:
-        x, y = centre[0] + half[0] * u, centre[1] + half[1] * v
+        x, y = half[0] * u, centre[1] + half[1] * v
         traced = trace(system, launch(chief, x, y, vergence, system.index[0]))
-        return Bundle(centre, half, jnp.any(traced.passes), x, y, traced)
+        return Bundle(centre, half, jnp.any(traced.passes), x, y, weight, traced)
 
     def refine(_: Int[Array, ""], last: Bundle) -> Bundle:
-        passes = last.traced.passes
-        sides = []
-        for w in (u, v):
-            low = jnp.min(jnp.where(passes, w, jnp.inf)) - cell
-            high = jnp.max(jnp.where(passes, w, -jnp.inf)) + cell
-            sides.append((low, high))
-        low = jnp.where(last.found, jnp.stack([a for a, _ in sides]), -1.0)
-        high = jnp.where(last.found, jnp.stack([b for _, b in sides]), 1.0)
-        return grid(last.centre + (low + high) / 2.0 * last.half, (high - low) / 2.0 * last.half)
+        def outermost(w: Float[Array, " rays"]) -> Float[Array, ""]:
+            return jnp.where(last.found, jnp.max(jnp.where(last.traced.passes, w, -jnp.inf)) + cell, 1.0)
+
+        width, low, high = outermost(u), -outermost(-v), outermost(v)
+        centre = last.centre[1] + (low + high) / 2.0 * last.half[1]
+        half = last.half * jnp.stack([width, (high - low) / 2.0])
+        return grid(jnp.stack([jnp.zeros(()), centre]), half)
 
     # Round 0 is a refinement of "everything passed" over the first box, shrunk by the cell that it adds.
     data = first_order(system) if data is None else data
@@ -312,14 +313,21 @@ def find_bundle(
     return jax.lax.fori_loop(0, rounds, refine, start)
 
 
+class AxialBeam(eqx.Module):
+    """The light of a point on the axis as a meridional fan of rays that fill the beam up to its rim, by Gauss' rule.
+
+    Sums over them are converged, where a square grid over the pupil has a jagged rim and errors of per cents.
+    """
+
+    y: Float[Array, "*batch rays"]  # mm, on the plane of the first vertex
+    area: Float[Array, "*batch rays"]  # that each ray stands for, up to a factor
+    traced: Trace
+
+
 def axial_beam(
     system: System, vergence: Float[Array, ""] | float = 0.0, *, rings: int = 24, data: FirstOrder | None = None
-) -> tuple[Trace, Float[Array, " rays"]]:
-    """The light of a point on the axis as a meridional fan of 2 × `rings` rays, and the area that each stands for.
-
-    They fill the beam up to its rim, which is searched for from the axis outwards, by Gauss' rule: sums over them are
-    converged, where a square grid over the pupil has a jagged rim and errors of per cents.
-    """
+) -> AxialBeam:
+    """2 × `rings` rays of a point on the axis; the beam's rim is searched for from the axis outwards."""
     data = first_order(system) if data is None else data
     axis = axial_ray()
 
@@ -335,7 +343,8 @@ def axial_beam(
     rim, _ = jax.lax.fori_loop(0, 5, narrow, (jnp.zeros(()), 2.0 * data.entrance_pupil_radius))
     node, share = np.polynomial.legendre.leggauss(rings)
     radius = rim * jnp.sqrt(jnp.asarray(node + 1.0) / 2.0)
-    return send(jnp.concatenate([-radius, radius])), jnp.tile(jnp.asarray(share), 2) * rim**2
+    y = jnp.concatenate([-radius, radius])
+    return AxialBeam(y, jnp.tile(jnp.asarray(share), 2) * rim**2, send(y))
 
 
 def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""] | float = 0.0) -> Float[Array, "2"]:

@@ -209,3 +209,17 @@ def forward_part(traced: Trace) -> Float[Array, " rays"]:
     """The direction's z, and 1 for the dead rays that have none: they must not put a nan into a gradient."""
     z = traced.direction[2]
     return jnp.where(jnp.abs(z) > 1e-9, z, 1.0)
+
+
+def mirrored(traced: Trace) -> Trace:
+    """The rays of half a pupil together with their mirror images about the meridian; without records."""
+
+    def both(leaf: Float[Array, "*more rays"], *signs: float) -> Float[Array, "*more both"]:
+        return jnp.concatenate([leaf, leaf * jnp.array(signs)[:, None]], axis=-1)
+
+    path, alive, clip, clip_surface = (
+        jnp.tile(leaf, 2) for leaf in (traced.path, traced.alive, traced.clip, traced.clip_surface)
+    )
+    position, direction = (both(leaf, -1.0, 1.0, 1.0) for leaf in (traced.position, traced.direction))
+    stop_position = both(traced.stop_position, -1.0, 1.0)
+    return Trace(position, direction, path, alive, clip, clip_surface, stop_position, None, None)

@@ -39,7 +39,7 @@ from .pupil import ChiefRay, launch
 from .reference_sphere import least_stretch, on_sphere, open_radius, stretch_on_sphere, trace_differentials
 from .rim import Iris, Rim, find_rim
 from .system import System
-from .trace import Moved, Trace, to_plane, trace
+from .trace import Moved, Trace, mirrored, to_plane, trace
 from .zernike import basis, cosine_modes
 
 DEGREE = 15  # of the wavefront: 136 Zernike modes, 72 of them even about the meridian
@@ -117,7 +117,7 @@ def trace_pupil(
         obliquity=(1.0 + jnp.sum(offset**2, axis=0) * vergence**2) ** -1.5,
         origin=origin,
         exit_pupil=jnp.stack([jnp.zeros(()), jnp.zeros(()), data.exit_pupil - data.image_plane]),
-        focus=jnp.where(rim.found, meeting_point(_whole(traced)), origin),
+        focus=jnp.where(rim.found, meeting_point(mirrored(traced)), origin),
     )
 
 
@@ -274,25 +274,6 @@ def _extent(
     order = jnp.argsort(distance)
     core = distance[order][jnp.argmax(jnp.cumsum(share[order]) >= 0.5)]
     return jnp.stack([jnp.stack([-reach, reach]), jnp.stack([low, high])]), core
-
-
-def _whole(traced: Trace) -> Trace:
-    """The rays of half the pupil together with their mirror images about the meridian."""
-    mirror = jnp.array([-1.0, 1.0, 1.0])[:, None]
-
-    def both(leaf: Float[Array, "*more rays"], other: Float[Array, "*more rays"]) -> Float[Array, "*more both"]:
-        return jnp.concatenate([leaf, other], axis=-1)
-
-    return eqx.tree_at(
-        lambda t: (t.position, t.direction, t.alive, t.clip),
-        traced,
-        (
-            both(traced.position, traced.position * mirror),
-            both(traced.direction, traced.direction * mirror),
-            jnp.tile(traced.alive, 2),
-            jnp.tile(traced.clip, 2),
-        ),
-    )
 
 
 def zernike_fit(

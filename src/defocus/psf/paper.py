@@ -17,7 +17,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..optics.pupil import find_bundle, vergence_of
+from ..optics.pupil import Bundle, find_bundle, vergence_of
 from ..optics.reference_sphere import on_sphere, sphere_radius
 from ..optics.system import System
 from ..optics.trace import Trace
@@ -41,7 +41,7 @@ def paper_wavefront(system: System, pose: Pose, point: Points, wavelength: Float
     vergence = vergence_of(chief, point.depth - data.entrance_pupil)
     rays = trace_pupil(system, chief, vergence, pose.sensor_z, pose.landing, data)
     s, w = on_exit_sphere(rays, rays.traced)
-    bundle = find_bundle(system, chief, vergence, samples=65, data=data).traced
+    bundle = find_bundle(system, chief, vergence, samples=65, data=data)
     return fit_wavefront(
         rays,
         s,
@@ -51,7 +51,7 @@ def paper_wavefront(system: System, pose: Pose, point: Points, wavelength: Float
         wavelength / system.index[-1],
         bend=jnp.zeros(()),
         apart=jnp.ones(()),
-        edge=_fitted_rim(bundle, on_exit_sphere(rays, bundle)[0], s[:2, -len(rays.rim.angle) :]),
+        edge=_fitted_rim(bundle, on_exit_sphere(rays, bundle.traced)[0], s[:2, -len(rays.rim.angle) :]),
     )
 
 
@@ -63,15 +63,16 @@ def on_exit_sphere(rays: PupilRays, traced: Trace) -> tuple[Float[Array, "3 rays
 
 
 def _fitted_rim(
-    traced: Trace, s: Float[Array, "3 rays"], own_edge: Float[Array, "2 directions"]
+    bundle: Bundle, s: Float[Array, "3 rays"], own_edge: Float[Array, "2 directions"]
 ) -> Float[Array, "2 points"]:
     """Points where one polynomial, fitted to the largest clipping of all surfaces, changes its sign."""
     low, high = jnp.min(own_edge[1]), jnp.max(own_edge[1])
     centre = jnp.stack([jnp.zeros(()), (low + high) / 2.0])
     half = jnp.stack([jnp.max(jnp.abs(own_edge[0])), (high - low) / 2.0])
     u, v = (s[:2] - centre[:, None]) / half[:, None]
-    near = (traced.alive & (traced.clip < 1.0)).astype(float)
-    clip, _ = zernike_fit(basis(u, v, CLIP_DEGREE), jnp.where(near > 0.0, traced.clip, 0.0), near)
+    traced = bundle.traced
+    near = traced.alive & (traced.clip < 1.0)
+    clip, _ = zernike_fit(basis(u, v, CLIP_DEGREE), jnp.where(near, traced.clip, 0.0), near * bundle.weight)
     psi, r = rim_angles(), jnp.linspace(0.0, 1.3, 131)[:, None]
     values = basis(r * jnp.sin(psi), r * jnp.cos(psi), CLIP_DEGREE) @ clip
     inside = jnp.cumprod((values < 0.0).astype(int), axis=0)

@@ -22,7 +22,7 @@ from ..errors import DefocusError
 from ..optics.batch import over_lenses
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order
-from ..optics.pupil import Bundle, ChiefRay, axial_ray, chief_ray, find_bundle, launch, vergence_of
+from ..optics.pupil import AxialBeam, ChiefRay, axial_beam, axial_ray, chief_ray, launch, vergence_of
 from ..optics.rim import Iris
 from ..optics.system import Bucket, PackedLens, System, stack_systems
 from ..optics.trace import trace
@@ -85,30 +85,27 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
 
     It is the plane of least RMS spot of the axial beam.
     """
-    axis = axial_ray()
-    vergence = vergence_of(axis, focus - data.entrance_pupil)
-    # Which rays of which grid pass has no derivative. How the grid grows with the pupil, and where its rays come
-    # together, has.
-    bundle = find_bundle(
-        *jax.lax.stop_gradient((system, axis, vergence)), samples=65, rounds=2, data=jax.lax.stop_gradient(data)
-    )
-    return _focus_of_rays(bundle, system, vergence, data.entrance_pupil_radius)
+    vergence = vergence_of(axial_ray(), focus - data.entrance_pupil)
+    # Which rays pass has no derivative. How the beam grows with the pupil, and where its rays come together, has.
+    beam = axial_beam(*jax.lax.stop_gradient((system, vergence)), data=jax.lax.stop_gradient(data))
+    return _focus_of_rays(beam, system, vergence, data.entrance_pupil_radius)
 
 
 @jax.custom_jvp
 def _focus_of_rays(
-    bundle: Bundle, system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]
+    beam: AxialBeam, system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]
 ) -> Float[Array, ""]:
-    return best_focus(bundle.traced)
+    return best_focus(beam.traced, beam.area)
 
 
 @_focus_of_rays.defjvp
 def _focus_of_rays_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    bundle, *_, radius = primals
+    beam, *_, radius = primals
 
     def focus(system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]) -> Float[Array, ""]:
-        x, y = (v * (pupil_radius / radius) for v in (bundle.x, bundle.y))
-        return best_focus(trace(system, launch(axial_ray(), x, y, vergence, system.index[0])))
+        y = beam.y * (pupil_radius / radius)
+        rays = launch(axial_ray(), jnp.zeros_like(y), y, vergence, system.index[0])
+        return best_focus(trace(system, rays), beam.area)
 
     return jax.jvp(focus, tuple(primals[1:]), tuple(tangents[1:]))
 

@@ -26,6 +26,7 @@ from ..optics.focus import best_focus, path_range, rms_spot
 from ..optics.paraxial import FirstOrder, first_order
 from ..optics.pupil import axial_beam, axial_ray, chief_ray, find_bundle, image_radius_of, vergence_of
 from ..optics.system import Bucket, System, group_by_bucket, pack, pack_one
+from ..optics.trace import mirrored
 from ..stored_program import StoredProgram
 
 PUPIL_SAMPLES = 33  # rays across a bundle
@@ -159,13 +160,13 @@ def _measure(
     def field(system: System, data: FirstOrder, height: Float[Array, ""], distance: Float[Array, ""]) -> _FieldPoint:
         chief = chief_ray(system, height, "image_height")
         vergence = vergence_of(chief, distance)
-        traced = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2, data=data).traced
+        bundle = find_bundle(system, chief, vergence, samples=PUPIL_SAMPLES, rounds=2, data=data)
         return _FieldPoint(
             found=chief.found,
             reach=chief.reach,
             angle=chief.angle,
-            rays=jnp.sum(traced.passes),
-            path_range=path_range(traced, system.index[-1]),
+            rays=jnp.sum(bundle.traced.passes * bundle.weight).astype(int),
+            path_range=path_range(mirrored(bundle.traced), system.index[-1], jnp.tile(bundle.weight, 2)),
         )
 
     def one(system: System, radius: Float[Array, ""], distance: Float[Array, ""]) -> _BatchMeasurement:
@@ -174,10 +175,10 @@ def _measure(
             lambda height: field(system, data, height, distance), jnp.stack([0.0 * radius, radius])
         )
         third = third_order(system, jnp.arctan(radius / data.focal_length), data)
-        axial, weight = axial_beam(system, vergence_of(axial_ray(), distance), data=data)
-        focus = best_focus(axial, weight)
+        beam = axial_beam(system, vergence_of(axial_ray(), distance), data=data)
+        focus = best_focus(beam.traced, beam.area)
         sums = (jnp.sum(part) for part in (third.tsc, third.cc, third.tac))
-        return _BatchMeasurement(data, field_points, focus, rms_spot(axial, focus, weight), *sums)
+        return _BatchMeasurement(data, field_points, focus, rms_spot(beam.traced, focus, beam.area), *sums)
 
     return over_lenses(one, system, image_radius, object_distance, count=count)
 
