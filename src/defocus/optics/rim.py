@@ -26,8 +26,10 @@ from .system import System
 from .trace import trace
 
 DIRECTIONS = 129  # over half a turn
-STEPS = 9  # radii per round
-ROUNDS = 5
+STEPS = 7  # radii per round, between the two that are known
+ROUNDS = 6  # at most; mostly four
+CROWDED = (-0.16, -0.04, -0.01, 0.0, 0.01, 0.04, 0.16)  # radii about a crossing, in parts of what lies between the two
+NARROW = 3e-5  # of the first radius: the last two lie so close
 BLADE_DIRECTIONS = 721  # over a whole turn; corners want them
 
 
@@ -155,36 +157,60 @@ def _cut_radii_jvp(
     return rim.radius, jnp.where(slope > 0.0, -moved / jnp.where(slope > 0.0, slope, 1.0), 0.0)
 
 
+class _Bracket(eqx.Module):
+    """Radii along each direction between which the rim lies, and the clipping there."""
+
+    rounds: Int[Array, ""]  # of the search
+    low: Float[Array, " directions"]  # mm
+    high: Float[Array, " directions"]
+    low_clip: Float[Array, " directions"]
+    high_clip: Float[Array, " directions"]
+    has_shrunk: Bool[Array, " directions"]  # in the last round, as much as evenly spaced radii do
+
+
 def _search_rim(light: _Light, data: FirstOrder | None) -> tuple[Rim, Float[Array, " directions"]]:
     """The rim, and how fast the clipping grows there along each direction, 1/mm; 0 where rays die at it."""
     bundle = find_bundle(light.system, light.chief, light.vergence, samples=25, rounds=2, data=data)
-    passes = bundle.traced.passes
-    count = jnp.maximum(jnp.sum(passes), 1)
-    centre = jnp.sum(jnp.where(passes, bundle.y, 0.0)) / count
+    share = bundle.traced.passes * bundle.weight
+    centre = jnp.sum(share * bundle.y) / jnp.maximum(jnp.sum(share), 1)
     start, directions = (0.0, DIRECTIONS) if light.iris is None else (-jnp.pi, BLADE_DIRECTIONS)
     angle = jnp.linspace(start, jnp.pi, directions)
     reach = 2.0 * jnp.hypot(bundle.half[0], bundle.half[1])
-    fractions = jnp.linspace(0.0, 1.0, STEPS)[:, None]
+    even, crowded = jnp.linspace(0.0, 1.0, STEPS + 2)[1:-1, None], jnp.asarray(CROWDED)[:, None]
 
-    def narrow(_: Int[Array, ""], bounds: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        low, high, _low_clip, _high_clip = bounds
-        radius = low + (high - low) * fractions
+    def is_wide(bracket: _Bracket) -> Bool[Array, ""]:
+        return (bracket.rounds < ROUNDS) & jnp.any(bracket.high - bracket.low > NARROW * reach)
+
+    def narrow(bracket: _Bracket) -> _Bracket:
+        low, high, low_clip, high_clip = bracket.low, bracket.high, bracket.low_clip, bracket.high_clip
+        # Between close radii the clipping is nearly a straight line. Not so where another surface begins to cut, or the
+        # outer ray died: radii are evenly spaced wherever the last round has gained little.
+        straight = bracket.has_shrunk & jnp.isfinite(high_clip) & (high_clip > low_clip)
+        crossing = -low_clip / jnp.where(straight, high_clip - low_clip, 1.0)
+        about = jnp.sort(jnp.clip(crossing + crowded, 0.0, 1.0), axis=0)
+        radius = low + (high - low) * jnp.where(straight, about, even)
         x, y = radius * jnp.sin(angle), centre + radius * jnp.cos(angle)
         clip, alive = light.clipping(x.ravel(), y.ravel())
         clip = jnp.where(alive, clip, jnp.inf).reshape(radius.shape)
-        inside = jnp.cumprod((clip < 0.0).astype(int), axis=0).astype(bool)
-        upper = jnp.clip(jnp.sum(inside, axis=0), 1, STEPS - 1)
+        upper = 1 + jnp.sum(jnp.cumprod((clip < 0.0).astype(int), axis=0), axis=0)
+        radius = jnp.concatenate([low[None], radius, high[None]])
+        clip = jnp.concatenate([low_clip[None], clip, high_clip[None]])
 
         def pick(
             values: Float[Array, "steps directions"], row: Int[Array, " directions"]
         ) -> Float[Array, " directions"]:
             return jnp.take_along_axis(values, row[None], axis=0)[0]
 
-        return pick(radius, upper - 1), pick(radius, upper), pick(clip, upper - 1), pick(clip, upper)
+        below, above = pick(radius, upper - 1), pick(radius, upper)
+        has_shrunk = above - below < 1.01 * (high - low) / (STEPS + 1)
+        return _Bracket(bracket.rounds + 1, below, above, pick(clip, upper - 1), pick(clip, upper), has_shrunk)
 
-    bracket = (jnp.zeros(directions), jnp.full(directions, reach), -jnp.ones(directions), jnp.ones(directions))
-    low, high, low_clip, high_clip = jax.lax.fori_loop(0, ROUNDS, narrow, bracket)
-    # The clipping function is smooth between the last two radii, unless the outer ray died.
+    zero = jnp.zeros(directions)
+    last = jax.lax.while_loop(
+        is_wide, narrow, _Bracket(jnp.zeros((), int), zero, zero + reach, zero - 1.0, zero + 1.0, zero > 0.0)
+    )
+    low, high, low_clip, high_clip = last.low, last.high, last.low_clip, last.high_clip
+    # A straight line between the last two radii, unless the outer ray died.
     smooth = jnp.isfinite(high_clip) & (high_clip > low_clip)
     part = jnp.where(smooth, -low_clip / jnp.where(smooth, high_clip - low_clip, 1.0), 0.0)
     radius = low + (high - low) * jnp.clip(part, 0.0, 1.0)
