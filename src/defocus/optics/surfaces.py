@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .batch import any_lens, computed_once
 
-NEWTON_STEPS = 12
+NEWTON_STEPS = 12  # with the last, which a conic has, too
 LONGEST_STEP = 0.25  # of the surface's scale, so that an inflection does not throw a ray away
 LEAST_RATE = 0.05  # growth of a ray's height above the surface; less is grazing, negative is the surface's back
 TOLERANCE = 1e-9  # mm; a ray whose last Newton step was longer has not converged
@@ -188,7 +188,7 @@ def _iterate(
     forward = jnp.where(jnp.abs(n) > 1e-12, n, 1.0)
     plane = -z / forward
     longest = LONGEST_STEP * shape.scale
-    starts, last = 4, 4 + NEWTON_STEPS
+    starts, last = 4, 3 + NEWTON_STEPS
     is_aspheric = shape.is_aspheric  # a batch may have lenses without terms here: they end as `polish` does
 
     # Starts are tried and steps taken in one loop: the compiler sees the surface's polynomial once.
@@ -208,7 +208,9 @@ def _iterate(
         return t, best, least, slope, jnp.where(exists, shift, jnp.inf)
 
     state = start, start, jnp.full_like(start, jnp.inf), jnp.zeros_like(start), jnp.zeros_like(start)
-    t, _, _, slope, shift = jax.lax.fori_loop(0, last + 1, step, state)
+    # A GPU reads and writes every ray's numbers for each turn of a loop.
+    at_once = 1 if jax.default_backend() == "cpu" else 4
+    t, _, _, slope, shift = jax.lax.fori_loop(0, last + 1, step, state, unroll=at_once)
     return t, slope, shift
 
 
