@@ -25,6 +25,7 @@ from pathlib import Path
 
 from machine import SMALL_PLAN, GpuLoad, amount, is_quick, machine, read_arguments, write_report
 
+COUNTS = (100, 300, 1000, 3000, 10_000, 20_000, 30_000, 40_000, 100_000)  # of pairs, whose moments are kept
 SIZE = amount((1680, 1120), quick=(120, 80))
 
 
@@ -154,6 +155,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
         steady = (half[-1][1] - half[0][1]) / max(half[-1][0] - half[0][0], 1e-9) if len(half) > 1 else 0.0
         peak = [round(gb, 2) for _, gb in memory.seen[:: max(1, len(memory.seen) // 24)]]
         begins = [*stages.values(), wall]
+        reached = [n for n in COUNTS if n <= last.pairs_now]
         loads = {name: load.mean(start + a, start + b) for name, a, b in zip(stages, begins, begins[1:], strict=False)}
         return {
             "machine": machine(), "device": jax.devices()[0].device_kind, "jax": jax.__version__,
@@ -161,6 +163,7 @@ def measure(given: argparse.Namespace, scratch: Path) -> None:
             "images": given.images, "wall_s": round(wall, 1), "pairs_per_s_all": round(last.pairs_now / wall, 2),
             "pairs_per_s_second_half": round(steady, 2),
             "stage_begins_s": {k: round(v, 1) for k, v in stages.items()}, "gpu_load_percent": loads,
+            "seconds_until_pairs": {n: round(next(t for t, pairs in marks if pairs >= n), 1) for n in reached},
             "seconds_by_stage": {k: round(v, 1) for k, v in seconds.items()}, "resident_gb": peak,
             "plan": given.plan,
         }  # fmt: skip
@@ -200,6 +203,7 @@ def markdown(result: dict[str, object]) -> str:
         f"| second half of the pairs | {result['pairs_per_s_second_half']} pairs/s |",
         f"| stages began at (s) | {result['stage_begins_s']} |",
         f"| load of the GPU in each (percent) | {result.get('gpu_load_percent', {})} |",
+        f"| seconds until so many pairs were made | {result['seconds_until_pairs']} |",
         f"| resident memory over the run (GB) | {result['resident_gb']} |",
         "",
         "Seconds by stage, summed over workers (encode and write run beside the others):",

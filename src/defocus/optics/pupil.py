@@ -281,9 +281,9 @@ def find_bundle(
     are at hand.
     """
     # Cell centres, so that no row of rays lies on the rim and each ray stands for the same area.
-    g = (jnp.arange(samples) + 0.5) / samples * 2.0 - 1.0
-    u, v = (w.ravel() for w in jnp.meshgrid(g[samples // 2 :], g))
-    weight = jnp.where(u > 0.0, 2.0, 1.0)
+    g = (2 * np.arange(samples) + 1 - samples) / samples
+    u, v = (jnp.asarray(w.ravel()) for w in np.meshgrid(g[samples // 2 :], g))
+    weight = jnp.asarray(np.tile(np.where(g[samples // 2 :] > 0.0, 2.0, 1.0), samples))
     cell = 2.0 / samples
 
     def grid(centre: Float[Array, "2"], half: Float[Array, "2"]) -> Bundle:

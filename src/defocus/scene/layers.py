@@ -59,7 +59,7 @@ def quantise(
     step = jnp.maximum(extent / steps, 1e-6).astype(jnp.float32)
     nearest = jnp.clip(jnp.round((far - coc_px) / step), 0, layers - 1).astype(jnp.int32)
 
-    count = _of_layers(jnp.sum, jnp.ones(coc_px.shape, jnp.int32), nearest, layers)
+    count = by_label(jnp.sum, jnp.ones(coc_px.shape, jnp.int32), nearest, layers)
 
     def mean(values: Float[Array, "rows cols"]) -> Float[Array, "layers"]:
         """In whole parts above the least of the layer.
@@ -67,9 +67,9 @@ def quantise(
         So a layer of equal pixels has exactly their value, and a GPU, which adds in any order, the same sum each time.
         """
         part = jnp.maximum(values.max() - values.min(), 1e-30).astype(jnp.float32) * 2.0**-30
-        least = jnp.where(count > 0, _of_layers(jnp.min, values, nearest, layers), 0.0)
+        least = jnp.where(count > 0, -by_label(jnp.max, -values, nearest, layers), 0.0)
         above = jnp.round((values - least[nearest]) / part).astype(jnp.int64)
-        total = _of_layers(jnp.sum, above, nearest, layers)
+        total = by_label(jnp.sum, above, nearest, layers)
         return least + (total / jnp.maximum(count, 1)).astype(jnp.float32) * part
 
     used = count > 0
@@ -90,20 +90,20 @@ def quantise(
     return Layers(coc, depth, used, nearest + (towards - nearest) * share, step)
 
 
-def _of_layers(
-    reduce: Callable[..., Array], values: Shaped[Array, "rows cols"], nearest: Int[Array, "rows cols"], layers: int
-) -> Shaped[Array, " layers"]:
-    """The sum or the least of the values of each layer's pixels; 0 or the largest of all where a layer has none.
+def by_label(
+    reduce: Callable[..., Array], values: Shaped[Array, "rows cols"], labels: Int[Array, "rows cols"], count: int
+) -> Shaped[Array, " labels"]:
+    """The sum or the largest (`jnp.sum`, `jnp.max`) of the values of each label; any number where a label has none.
 
     A processor goes through the pixels once. On a GPU thousands of them would wait for one and the same sum: it goes
-    through them for each layer.
+    through them for each label.
     """
     if jax.default_backend() == "cpu":
-        segments = jax.ops.segment_sum if reduce is jnp.sum else jax.ops.segment_min
-        return segments(values.ravel(), nearest.ravel(), layers)
-    nothing = 0 if reduce is jnp.sum else values.max()
-    index = jnp.arange(layers)[:, None, None]
-    return reduce(jnp.where(nearest == index, values, nothing), axis=(1, 2))
+        segments = jax.ops.segment_sum if reduce is jnp.sum else jax.ops.segment_max
+        return segments(values.ravel(), labels.ravel(), count)
+    nothing = 0 if reduce is jnp.sum else values.min()
+    index = jnp.arange(count)[:, None, None]
+    return reduce(jnp.where(labels == index, values, nothing), axis=(1, 2))
 
 
 def layers_needed(coc_px: Float[Array, "*batch rows cols"] | np.ndarray, step_px: float = 1.0) -> int:

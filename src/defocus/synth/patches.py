@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ..scene.layers import by_label
 from ..scene.surface_stack import SurfaceStack
 from ..srgb import to_srgb
 from .plan import Augment
@@ -231,8 +232,8 @@ def measure_patch(
     light, depth = cut_patch(linear, depth_m, place, size=size)
     t = 1.0 / (jnp.clip(depth, nearest_focus_m, farthest_focus_m) - nearest_focus_m + 1.0)
     cell = jnp.clip(((t - t.min()) / cluster).astype(jnp.int32), 0, CELLS - 1)
-    occupied = jnp.zeros(CELLS, bool).at[cell.ravel()].set(True)
-    return PatchMeasures(sharpness(light), depth.min(), depth.max(), occupied)
+    pixels = by_label(jnp.sum, jnp.ones(cell.shape, jnp.int32), cell, CELLS)
+    return PatchMeasures(sharpness(light), depth.min(), depth.max(), pixels > 0)
 
 
 @partial(jax.jit, static_argnames=("size", "cluster", "nearest_focus_m", "farthest_focus_m"))

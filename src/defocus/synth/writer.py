@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,7 +16,7 @@ from .pairs import Pair, Stopwatch
 from .recipe import Outcome
 from .tasks import Task
 
-THREADS = 6  # that compress and write pictures
+THREADS = max(6, os.cpu_count() or 1)  # that compress and write pictures: each waits for the disk half of its time
 
 
 class PairWriter:
