@@ -203,7 +203,7 @@ def markdown(result: dict[str, object]) -> str:
         f"| second half of the pairs | {result['pairs_per_s_second_half']} pairs/s |",
         f"| stages began at (s) | {result['stage_begins_s']} |",
         f"| load of the GPU in each (percent) | {result.get('gpu_load_percent', {})} |",
-        f"| seconds until so many pairs were made | {result['seconds_until_pairs']} |",
+        f"| seconds until so many pairs were made | {result.get('seconds_until_pairs', {})} |",
         f"| resident memory over the run (GB) | {result['resident_gb']} |",
         "",
         "Seconds by stage, summed over workers (encode and write run beside the others):",

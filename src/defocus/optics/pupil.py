@@ -321,6 +321,7 @@ class AxialBeam(eqx.Module):
 
     y: Float[Array, "*batch rays"]  # mm, on the plane of the first vertex
     area: Float[Array, "*batch rays"]  # that each ray stands for, up to a factor
+    rim: Float[Array, "*batch"]  # mm, y of the outermost ray that passes
     traced: Trace
 
 
@@ -344,7 +345,7 @@ def axial_beam(
     node, share = np.polynomial.legendre.leggauss(rings)
     radius = rim * jnp.sqrt(jnp.asarray(node + 1.0) / 2.0)
     y = jnp.concatenate([-radius, radius])
-    return AxialBeam(y, jnp.tile(jnp.asarray(share), 2) * rim**2, send(y))
+    return AxialBeam(y, jnp.tile(jnp.asarray(share), 2) * rim**2, rim, send(y))
 
 
 def pupil_half_widths(system: System, chief: ChiefRay, vergence: Float[Array, ""] | float = 0.0) -> Float[Array, "2"]:

@@ -31,6 +31,7 @@ from ..stored_program import StoredProgram, shape_of
 Number = Float[Any, "*rows"]
 PoseKey = tuple[int, float, float, float | None]  # identity of the lens, height, focus and shift
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
+GROWTH = 1e-4  # of a beam, either way, over which its derivatives are differences
 MANY_AT_ONCE = 1024  # where there are many; as long for each as in smaller batches
 
 
@@ -86,28 +87,40 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
     It is the plane of least RMS spot of the axial beam.
     """
     vergence = vergence_of(axial_ray(), focus - data.entrance_pupil)
-    # Which rays pass has no derivative. How the beam grows with the pupil, and where its rays come together, has.
+    # The search for the rim has no derivative. How the rim moves, and where the rays come together, has.
     beam = axial_beam(*jax.lax.stop_gradient((system, vergence)), data=jax.lax.stop_gradient(data))
-    return _focus_of_rays(beam, system, vergence, data.entrance_pupil_radius)
+    return _focus_of_rays(beam, system, vergence)
 
 
 @jax.custom_jvp
-def _focus_of_rays(
-    beam: AxialBeam, system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]
-) -> Float[Array, ""]:
+def _focus_of_rays(beam: AxialBeam, system: System, vergence: Float[Array, ""]) -> Float[Array, ""]:
     return best_focus(beam.traced, beam.area)
 
 
 @_focus_of_rays.defjvp
 def _focus_of_rays_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    beam, *_, radius = primals
+    """The rays of the beam, and how it grows so that its outermost ray keeps touching what clips it.
 
-    def focus(system: System, vergence: Float[Array, ""], pupil_radius: Float[Array, ""]) -> Float[Array, ""]:
-        y = beam.y * (pupil_radius / radius)
-        rays = launch(axial_ray(), jnp.zeros_like(y), y, vergence, system.index[0])
-        return best_focus(trace(system, rays), beam.area)
+    Focus and clipping of a beam that is a little smaller, as it is, and a little larger come from one trace.
+    """
+    beam, *moving = primals
+    fan = jnp.append(beam.y, beam.rim)
+    growth = np.repeat(1.0 + GROWTH * np.array([-1.0, 0.0, 1.0]), fan.size)
+    area = jnp.append(beam.area, 0.0)
 
-    return jax.jvp(focus, tuple(primals[1:]), tuple(tangents[1:]))
+    def focus_and_clip(system: System, vergence: Float[Array, ""]) -> tuple[list[Array], Array]:
+        y = jnp.tile(fan, 3) * growth
+        traced = trace(system, launch(axial_ray(), jnp.zeros_like(y), y, vergence, system.index[0]))
+        own = np.eye(3)
+        focuses = [best_focus(traced, jnp.kron(own[k], area)) for k in range(3)]
+        return focuses, traced.clip[fan.size - 1 :: fan.size]
+
+    (focus, clip), (moved, clipped) = jax.jvp(focus_and_clip, tuple(moving), tuple(tangents[1:]))
+    slope = clip[2] - clip[0]
+    # A rim where rays are totally reflected, or miss a surface, stands still.
+    grows = jnp.isfinite(slope) & (slope > 0.0) & (jnp.abs(clip[1]) < slope)
+    grown = jnp.where(grows, -clipped[1] / jnp.where(grows, slope, 1.0), 0.0)
+    return focus[1], moved[1] + (focus[2] - focus[0]) * grown
 
 
 def find_pose(
