@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Lock
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import DefocusError
@@ -27,6 +27,8 @@ from .sources import Sharp
 
 AT_ONCE = 32
 LAYER_ROOM = (16, 32, 48, 72, 104, 136)
+# Threads side by side change hands at every call into numpy, and take a third longer for the same candidates.
+_one_by_one = Lock()
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,15 @@ class LensChoice:
     lenses: tuple[PoolLens, ...]
     table: ParaxialCamera  # their cameras to first order, one row each, of numpy
     cameras: tuple[ParaxialCamera, ...]  # its rows
+    f_numbers: tuple[float, ...]
 
     @classmethod
     def of(cls, lenses: Sequence[PoolLens]) -> LensChoice:
         """The lenses with their table."""
         table = jax.tree.map(lambda *leaves: np.stack(leaves), *(one.camera.paraxial for one in lenses))
         rows = range(len(lenses))
-        return cls(tuple(lenses), table, tuple(jax.tree.map(lambda leaf, k=k: leaf[k], table) for k in rows))
+        cameras = tuple(jax.tree.map(lambda leaf, k=k: leaf[k], table) for k in rows)
+        return cls(tuple(lenses), table, cameras, tuple(float(one.camera.f_number) for one in lenses))
 
 
 def candidate_numbers(plan: Plan, split: SplitName, sources: int) -> list[range]:
@@ -61,13 +65,15 @@ def draw_candidates(
     placements = {n: placement for n, placement in draws if placement is not None}
     too_small = f"{sharp.name}: {shape[1]}×{shape[0]} pixels do not hold a patch of {size}"
     outcomes = {n: Outcome(pair_id(split, n), "rejected", too_small) for n in numbers if n not in placements}
-    for patch in _patches(plan, sharp, choice, placements):
-        try:
-            recipe = _recipe(plan, split, sharp, choice, patch)
-        except DefocusError as error:
-            outcomes[patch.number] = Outcome(pair_id(split, patch.number), "rejected", str(error))
-        else:
-            outcomes[patch.number] = Outcome(recipe.id, "drawn", record=recipe.to_json())
+    measures = _measure(plan, sharp, [*placements.values()]) if placements else []
+    with _one_by_one:
+        for patch in _patches(plan, sharp, choice, placements, measures):
+            try:
+                recipe = _recipe(plan, split, sharp, choice, patch)
+            except DefocusError as error:
+                outcomes[patch.number] = Outcome(pair_id(split, patch.number), "rejected", str(error))
+            else:
+                outcomes[patch.number] = Outcome(recipe.id, "drawn", record=recipe.to_json())
     return [outcomes[n] for n in numbers]
 
 
@@ -82,13 +88,15 @@ class _Patch:
     focus: FocusDistribution
     stack_m: tuple[float, ...]  # focus distances of its focal stack
     safe: np.ndarray  # rows of the lenses
+    table: ParaxialCamera  # of all lenses, as the photograph fills their image circles
 
 
-def _patches(plan: Plan, sharp: Sharp, choice: LensChoice, placements: dict[int, Placement]) -> Iterator[_Patch]:
+def _patches(
+    plan: Plan, sharp: Sharp, choice: LensChoice, placements: dict[int, Placement], measures: list[PatchMeasures]
+) -> Iterator[_Patch]:
     """The patches of a photograph; all lenses are judged for all of them at once."""
     if not placements:
         return
-    measures = _measure(plan, sharp, [*placements.values()])
     depths = [(float(m.nearest_m), float(m.farthest_m)) for m in measures]
     cells = (np.flatnonzero(m.occupied) for m in measures)
     places = [focus_places(ends, own, plan.focus) for ends, own in zip(depths, cells, strict=True)]
@@ -100,12 +108,12 @@ def _patches(plan: Plan, sharp: Sharp, choice: LensChoice, placements: dict[int,
     safe = safe_lenses(table, plan, np.array(depths), reach)
     for k, (number, placement) in enumerate(placements.items()):
         sharpness = tuple(float(v) for v in measures[k].sharpness)
-        yield _Patch(number, placement, depths[k], sharpness, focus[k], stacks[k], np.flatnonzero(safe[k]))
+        yield _Patch(number, placement, depths[k], sharpness, focus[k], stacks[k], np.flatnonzero(safe[k]), table)
 
 
 def _measure(plan: Plan, sharp: Sharp, placements: Sequence[Placement]) -> list[PatchMeasures]:
     """A processor takes one patch after the other, a GPU many; neither result depends on the others."""
-    linear, depth = jnp.asarray(sharp.linear), jnp.asarray(sharp.depth_m)
+    linear, depth, _ = sharp.on_device
     options = {
         "size": plan.patch.size,
         "cluster": plan.focus.cluster,
@@ -136,13 +144,10 @@ def _recipe(plan: Plan, split: SplitName, sharp: Sharp, choice: LensChoice, patc
         column, line = generator(*name, "depth").integers(0, plan.patch.size, 2).tolist()
         single_m = depth_at(sharp.depth_m, patch.placement, plan.patch.size, column, line)
     rendered = depths if single_m is None else (single_m, single_m)
-
-    def filled(cameras: ParaxialCamera) -> ParaxialCamera:
-        return cameras.filled(plan.sensor.pixels_across(cameras.image_radius, sharp.diagonal_px))
-
     blurred = depths if plan.blur.counts == "patch" else rendered
-    row, distance = _lens_and_focus(plan, name, filled(choice.table), patch, blurred)
-    lens, camera = choice.lenses[row], filled(choice.cameras[row]).focused(distance)
+    row, distance = _lens_and_focus(plan, name, patch, blurred)
+    lens, camera = choice.lenses[row], choice.cameras[row]
+    camera = camera.filled(plan.sensor.pixels_across(camera.image_radius, sharp.diagonal_px)).focused(distance)
     coc = camera.circle_of_confusion_px(np.array(rendered))
     surfaces = 0 if sharp.stack is None else len(sharp.stack.opacity)
     room = layer_room(plan, coc, surfaces)
@@ -168,7 +173,7 @@ def _recipe(plan: Plan, split: SplitName, sharp: Sharp, choice: LensChoice, patc
         field=(radius * math.cos(turn), radius * math.sin(turn)),
         focus_m=distance,
         pixel_um=float(camera.pixel) * 1e3,
-        f_number=float(lens.camera.f_number),
+        f_number=choice.f_numbers[row],
         depth_m=depths,
         coc_px=(float(coc.min()), float(coc.max())),
         layers=room,
@@ -193,7 +198,7 @@ def layer_room(plan: Plan, coc_px: np.ndarray, surfaces: int = 0) -> int:
 
 
 def _lens_and_focus(
-    plan: Plan, name: tuple[int, str, int], table: ParaxialCamera, patch: _Patch, depths: tuple[float, float]
+    plan: Plan, name: tuple[int, str, int], patch: _Patch, depths: tuple[float, float]
 ) -> tuple[int, float]:
     """The row of a safe lens and a focus distance; of many proposals the one nearest to a wanted blur level."""
     random = generator(*name, "lens")
@@ -207,5 +212,5 @@ def _lens_and_focus(
         level = int(generator(*name, "blur").choice(len(weights), p=weights))
         low = 0.0 if level == 0 else plan.blur.levels_px[level - 1]
         target_px = float(generator(*name, "blur", "within").uniform(low, plan.blur.levels_px[level]))
-        best = int(np.argmin(np.abs(largest_coc_px(table, rows, depths, distances) - target_px)))
+        best = int(np.argmin(np.abs(largest_coc_px(patch.table, rows, depths, distances) - target_px)))
     return int(rows[best]), float(distances[best])

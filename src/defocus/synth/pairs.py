@@ -252,8 +252,6 @@ def _batched(plan: Plan, drafts: Sequence[_Draft]) -> list[PatchBatch]:
     Those that blur alike are next to each other: a batch pays for every layer that any of its patches has.
     """
     at_once = 1 if jax.default_backend() == "cpu" else GPU_BATCH
-    photographs = {draft.sharp.name: draft.sharp for draft in drafts}
-    light_of = {name: jax.device_put((s.linear, s.depth_m, s.stack)) for name, s in photographs.items()}
 
     def kind(draft: _Draft) -> tuple[bool, int]:
         return draft.sharp.stack is not None, draft.recipe.layers
@@ -262,7 +260,7 @@ def _batched(plan: Plan, drafts: Sequence[_Draft]) -> list[PatchBatch]:
     for own in sorted({kind(draft) for draft in drafts}):
         group = sorted((draft for draft in drafts if kind(draft) == own), key=_blur_range)
         parts = (group[start : start + at_once] for start in range(0, len(group), at_once))
-        batches += [_prepare(plan, part, light_of, at_once) for part in parts]
+        batches += [_prepare(plan, part, at_once) for part in parts]
     return batches
 
 
@@ -272,27 +270,18 @@ def _blur_range(draft: _Draft) -> float:
     return abs(high - low)
 
 
-def _prepare(
-    plan: Plan,
-    drafts: Sequence[_Draft],
-    light_of: dict[str, tuple[Array, Array, SurfaceStack | None]],
-    at_once: int,
-) -> PatchBatch:
+def _prepare(plan: Plan, drafts: Sequence[_Draft], at_once: int) -> PatchBatch:
     """Two cuts of each patch: one as it is, and one moved against the lens's offset, which is then blurred."""
     padded = _padded(drafts, at_once)
     placements = [draft.recipe.placement for draft in padded]
-    straight = Place.batch(placements)
     offsets = [np.array(draft.offset or (0.0, 0.0), np.float32) for draft in padded]
     shifts = [o if d.aside is None else o[:, None, None] + d.aside for o, d in zip(offsets, padded, strict=True)]
-    moved = Place.batch(placements, shifts)
+    # Sent to a GPU together: a dozen numbers each would take longer than the cutting.
+    moved, straight = jax.device_put((Place.batch(placements, shifts), Place.batch(placements)))
+    own = [(d.sharp.on_device, np.int32(k), d.recipe.scale < 1.0) for k, d in enumerate(padded)]
     cuts = [
-        cut_twice(
-            *light_of[draft.sharp.name][:2],
-            (moved.row(k), straight.row(k)),
-            size=plan.patch.size,
-            smaller=draft.recipe.scale < 1.0,
-        )
-        for k, draft in enumerate(padded)
+        cut_twice(*photograph[:2], (moved, straight), k, size=plan.patch.size, smaller=smaller)
+        for photograph, k, smaller in own
     ]
     light, depth, target = _stacked(cuts)
     paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(draft.camera.paraxial for draft in padded))
@@ -306,11 +295,10 @@ def _prepare(
     colour = stack_colours([draft.sharp.colour for draft in padded])
     if drafts[0].sharp.stack is None:
         return PatchBatch(drafts, linear, coc, layers, None, target, colour)
-    cuts = [
-        cut_stack(light_of[draft.sharp.name][2], moved.row(k), size=plan.patch.size, smaller=draft.recipe.scale < 1.0)
-        for k, draft in enumerate(padded)
+    surfaces = [
+        cut_stack(photograph[2], moved, k, size=plan.patch.size, smaller=smaller) for photograph, k, smaller in own
     ]
-    stack = _stacked(cuts)
+    stack = _stacked(surfaces)
     ends = np.array([draft.recipe.rendered_m for draft in padded], np.float32)
     stack, stack_layers = _stack_layers(stack, ends, paraxial, response, **options)
     return PatchBatch(drafts, linear, coc, stack_layers, stack, target, colour)
@@ -331,9 +319,8 @@ def patch_of(
     plan: Plan, recipe: Recipe, sharp: Sharp, lens: PoolLens
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Layers | StackLayers]:
     """Light, depth, blur radii and layers of one recipe, to look at."""
-    light = jax.device_put((sharp.linear, sharp.depth_m, sharp.stack))
-    _, depth = cut_patch(*light[:2], Place.batch([recipe.placement]).row(0), size=plan.patch.size)
-    batch = _prepare(plan, _drafts(plan, [recipe], {sharp.name: sharp}, {lens.name: lens}), {sharp.name: light}, 1)
+    _, depth = cut_patch(*sharp.on_device[:2], Place.batch([recipe.placement]).row(0), size=plan.patch.size)
+    batch = _prepare(plan, _drafts(plan, [recipe], {sharp.name: sharp}, {lens.name: lens}), 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers
 

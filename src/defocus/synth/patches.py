@@ -47,7 +47,7 @@ class Place(eqx.Module):
         shifts = shifts if shifts is not None else [(0.0, 0.0)] * len(placements)
         return cls(*(np.asarray(v, np.float32) for v in (centre, rotation, scale, mirror, exposure, shifts)))
 
-    def row(self, index: int | np.ndarray) -> Self:
+    def row(self, index: int | np.ndarray | Int[Array, "*rows"]) -> Self:
         """One place of a batch, or a batch of some."""
         return jax.tree.map(lambda leaf: leaf[index], self)
 
@@ -149,18 +149,21 @@ def cut_twice(
     linear: Float[Array, "rows cols 3"],
     depth_m: Float[Array, "rows cols"],
     places: tuple[Place, Place],
+    row: Int[Array, ""],
     *,
     size: int,
     smaller: bool,
 ) -> tuple[Float[Array, "size size 3"], Float[Array, "size size"], Float[Array, "size size 3"]]:
-    """Light and depth at the first place, and light at the second."""
-    light, depth = cut_patch(linear, depth_m, places[0], size=size, smaller=smaller)
-    return light, depth, cut_patch(linear, depth_m, places[1], size=size, smaller=smaller)[0]
+    """Light and depth at one place of the first batch, and light at that of the second."""
+    first, second = (batch.row(row) for batch in places)
+    light, depth = cut_patch(linear, depth_m, first, size=size, smaller=smaller)
+    return light, depth, cut_patch(linear, depth_m, second, size=size, smaller=smaller)[0]
 
 
 @partial(jax.jit, static_argnames=("size", "smaller"))
-def cut_stack(stack: SurfaceStack, place: Place, *, size: int, smaller: bool) -> SurfaceStack:
-    """The surfaces of a scene in one patch."""
+def cut_stack(stack: SurfaceStack, places: Place, row: Int[Array, ""], *, size: int, smaller: bool) -> SurfaceStack:
+    """The surfaces of a scene in the patch at one place of a batch."""
+    place = places.row(row)
     maps = jnp.concatenate([stack.colour, stack.opacity[..., None]], axis=-1)
     light, depth = jax.vmap(lambda own, metres: cut_patch(own, metres, place, size=size, smaller=smaller))(
         maps, stack.depth_m

@@ -14,11 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
 from threading import Lock
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from ..errors import DefocusError, PhotoError, PlanError
 from ..files.pictures import PICTURES, RAW_SUFFIXES, quantise, read_picture
@@ -76,6 +78,11 @@ class Sharp:
     def diagonal_px(self) -> float:
         """Diagonal in pixels, which fills a lens's image circle."""
         return float(np.hypot(*self.depth_m.shape))
+
+    @cached_property
+    def on_device(self) -> tuple[Array, Array, SurfaceStack | None]:
+        """Light, depth and surfaces where JAX computes, sent there once for all tasks."""
+        return jax.device_put((self.linear, self.depth_m, self.stack))
 
 
 def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:
