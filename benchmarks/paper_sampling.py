@@ -143,8 +143,10 @@ def sum_over_window(patches: Patches, pixel: float, supersample: int) -> tuple[n
     if jax.default_backend() != "cpu":  # whose first run of a program also copies it to the device
         jax.block_until_ready(program(patches, step))
     start = time.perf_counter()
-    psf, _ = jax.block_until_ready(program(patches, step))
-    return np.asarray(psf), time.perf_counter() - start
+    light = jax.block_until_ready(program(patches, step))
+    seconds = time.perf_counter() - start
+    psf = np.asarray(light, float).reshape(SIZE, SIZE)
+    return psf / psf.sum(), seconds
 
 
 @jax.jit
