@@ -162,9 +162,11 @@ def driver() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def visitor(driver: Any, address: str) -> Visitor:
-    """A visitor for all tests, so that the page is opened once."""
-    return Visitor(driver, address).open()
+def visitor(driver: Any, address: str) -> Iterator[Visitor]:
+    """One visitor for all tests, so that the page is opened once. It leaves first: a server that ends waits for it."""
+    visitor = Visitor(driver, address).open()
+    yield visitor
+    driver.get("about:blank")
 
 
 def _get(url: str) -> tuple[int, bytes]:
