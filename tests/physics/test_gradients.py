@@ -20,10 +20,12 @@ from defocus.lens.prescription import Lens
 from defocus.optics.focus import rms_spot
 from defocus.optics.paraxial import first_order
 from defocus.optics.pupil import chief_ray
+from defocus.optics.rim import find_rim
 from defocus.optics.system import System, pack
 from defocus.optics.trace import Rays, trace
 from defocus.optics.wavefront import AMPLITUDE_DEGREE, DEGREE, TABLE
 from defocus.psf import stored_gradient
+from defocus.psf.poses import focused_sensor
 from defocus.psf.pupil_function import PupilFunction, sample_pupil
 from defocus.psf.stored_gradient import StoredGradient
 from defocus.stored_program import QUICK
@@ -227,6 +229,43 @@ def test_gradient_of_the_chief_ray() -> None:
     ahead, behind = (both(system.curvature + s * h * unit, unit)[1] for s in (1.0, -1.0))
     difference = np.asarray((ahead - behind) / (2 * h))
     assert np.asarray(second(system.curvature)) == pytest.approx(difference, rel=1e-5, abs=1e-3)
+
+
+# A surface in front cuts the light along some directions; and one lens is narrowed by its stop alone.
+@pytest.mark.parametrize(("name", "field"), [("canon-ef-70-200-f2.8", 0.95), ("nikon-fisheye-10.5-f2.8", 0.95)])
+def test_gradient_of_the_rim(name: str, field: float) -> None:
+    """By the size of all clear apertures: directions found early must not wait for the last with less and less left."""
+    camera = Camera(load_lens(name))
+    system = jax.tree.map(jnp.asarray, camera.optics.system)
+    chief = chief_ray(system, jnp.asarray(field * camera.image_radius_mm), "image_height")
+
+    def size(scale: Float[Array, ""]) -> Float[Array, ""]:
+        semi = jnp.where(jnp.isfinite(system.semi_diameter), system.semi_diameter, 1e9)  # of the padding
+        return find_rim(eqx.tree_at(lambda s: s.semi_diameter, system, semi * scale), chief).radius.sum()
+
+    value, slope = (jax.jit(f, compiler_options=QUICK) for f in (size, jax.grad(size)))
+    difference = float(value(1.0 + 1e-6) - value(1.0 - 1e-6)) / 2e-6
+    assert float(slope(1.0)) == pytest.approx(difference, rel=2e-4)
+
+
+def test_derivatives_of_the_focus() -> None:
+    """The plane of least blur by a curvature and by the distance, twice: the rim of the beam moves with both."""
+    system = jax.tree.map(jnp.asarray, Camera(load_lens("canon-rf-85-f1.2")).optics.system)
+    at = (float(system.curvature[0]), 2000.0)
+
+    def sensor(curvature: Float[Array, ""], focus_mm: Float[Array, ""]) -> Float[Array, ""]:
+        changed = eqx.tree_at(lambda s: s.curvature, system, system.curvature.at[0].set(curvature))
+        return focused_sensor(changed, first_order(changed), focus_mm)
+
+    first = jax.grad(sensor, argnums=(0, 1))
+    value, slopes = (jax.jit(f, compiler_options=QUICK) for f in (sensor, first))
+    second = jax.jit(jax.jacfwd(first, argnums=(0, 1)), compiler_options=QUICK)(*at)
+    for k, reach in enumerate((1e-7, 0.1)):
+        step = reach * np.eye(2)[k]
+        difference = float(value(*(at + step)) - value(*(at - step))) / (2.0 * reach)
+        assert float(slopes(*at)[k]) == pytest.approx(difference, rel=1e-6)
+        ahead, behind = (np.array(slopes(*(at + s * step))) for s in (1.0, -1.0))
+        assert [float(row[k]) for row in second] == pytest.approx((ahead - behind) / (2.0 * reach), rel=1e-4)
 
 
 def test_a_pupil_sampled_some_rows_at_a_time_has_the_same_gradient() -> None:

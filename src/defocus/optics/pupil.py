@@ -274,7 +274,7 @@ def find_bundle(
     rounds: int = 3,
     data: FirstOrder | None = None,
 ) -> Bundle:
-    """The rays of one object point that get through, as a samples × samples grid (odd) that just holds them all.
+    """The rays of one object point that get through: half of a samples × samples grid (odd) that just holds them all.
 
     The first grid covers twice the paraxial entrance pupil around the chief ray; each further one covers the rays of
     the last that passed, and one cell more. The last is returned traced. `data` is the lens's first-order data, if they

@@ -29,7 +29,8 @@ DIRECTIONS = 129  # over half a turn
 STEPS = 7  # radii per round, between the two that are known
 ROUNDS = 6  # at most; mostly four
 CROWDED = (-0.16, -0.04, -0.01, 0.0, 0.01, 0.04, 0.16)  # radii about a crossing, in parts of what lies between the two
-NARROW = 3e-5  # of the first radius: the last two lie so close
+NARROW = 3.1e-5  # of the first radius: the last two lie so close, after five rounds of evenly spaced ones, too
+CLOSE = 1e-4  # of a radius, from the rim to where the clipping is 0; farther, the ray died there of something else
 BLADE_DIRECTIONS = 721  # over a whole turn; corners want them
 
 
@@ -115,14 +116,14 @@ def find_rim(
 ) -> Rim:
     """The rim of the pupil of one object point; over half a turn, or with an `iris` over a whole one.
 
-    Its radii have the derivatives of where the light is cut, about a centre that stays (`_cut_radii`).
+    Its radii have the derivatives of where the light is cut, about a centre that stays (`cut_radii`).
     """
-    light = _Light(system, chief, jnp.asarray(vergence, float), iris, jnp.asarray(azimuth, float))
-    rim, slope = _search_rim(*jax.lax.stop_gradient((light, data)))
-    return eqx.tree_at(lambda r: r.radius, rim, _cut_radii(rim, slope, light))
+    light = Light(system, chief, jnp.asarray(vergence, float), iris, jnp.asarray(azimuth, float))
+    rim = _search_rim(*jax.lax.stop_gradient((light, data)))
+    return eqx.tree_at(lambda r: r.radius, rim, cut_radii(rim, light))
 
 
-class _Light(eqx.Module):
+class Light(eqx.Module):
     """Light of one object point on its way through a lens with its iris."""
 
     system: System
@@ -142,19 +143,25 @@ class _Light(eqx.Module):
 
 
 @jax.custom_jvp
-def _cut_radii(rim: Rim, slope: Float[Array, " directions"], light: _Light) -> Float[Array, " directions"]:
+def cut_radii(rim: Rim, light: Light) -> Float[Array, " directions"]:
     """The radii of a rim. Where the clipping c(r) changes its sign, c = 0 stays: dr = −dc / c'(r)."""
     return rim.radius
 
 
-@_cut_radii.defjvp
+@cut_radii.defjvp
 def _cut_radii_jvp(
-    primals: tuple[Rim, Array, _Light], tangents: tuple[Any, Any, Any]
+    primals: tuple[Rim, Light], tangents: tuple[Any, Any]
 ) -> tuple[Float[Array, " directions"], Float[Array, " directions"]]:
-    rim, slope, light = primals
-    x, y = rim.radius * jnp.sin(rim.angle), rim.centre + rim.radius * jnp.cos(rim.angle)
-    _, moved = jax.jvp(lambda light: light.clipping(x, y)[0], (light,), (tangents[2],))
-    return rim.radius, jnp.where(slope > 0.0, -moved / jnp.where(slope > 0.0, slope, 1.0), 0.0)
+    rim, light = primals
+    radius = cut_radii(rim, light)  # not the rim's own: in derivatives of this one, it moves
+
+    def clipping(radius: Float[Array, " directions"], light: Light) -> Float[Array, " directions"]:
+        return light.clipping(radius * jnp.sin(rim.angle), rim.centre + radius * jnp.cos(rim.angle))[0]
+
+    clip, slope = jax.jvp(lambda radius: clipping(radius, light), (radius,), (jnp.ones_like(radius),))
+    _, moved = jax.jvp(lambda light: clipping(radius, light), (light,), (tangents[1],))
+    moves = jnp.isfinite(slope) & (jnp.abs(clip) < CLOSE * slope * radius)
+    return radius, jnp.where(moves, -moved / jnp.where(moves, slope, 1.0), 0.0)
 
 
 class _Bracket(eqx.Module):
@@ -168,8 +175,7 @@ class _Bracket(eqx.Module):
     has_shrunk: Bool[Array, " directions"]  # in the last round, as much as evenly spaced radii do
 
 
-def _search_rim(light: _Light, data: FirstOrder | None) -> tuple[Rim, Float[Array, " directions"]]:
-    """The rim, and how fast the clipping grows there along each direction, 1/mm; 0 where rays die at it."""
+def _search_rim(light: Light, data: FirstOrder | None) -> Rim:
     bundle = find_bundle(light.system, light.chief, light.vergence, samples=25, rounds=2, data=data)
     share = bundle.traced.passes * bundle.weight
     centre = jnp.sum(share * bundle.y) / jnp.maximum(jnp.sum(share), 1)
@@ -178,7 +184,7 @@ def _search_rim(light: _Light, data: FirstOrder | None) -> tuple[Rim, Float[Arra
     reach = 2.0 * jnp.hypot(bundle.half[0], bundle.half[1])
     even, crowded = jnp.linspace(0.0, 1.0, STEPS + 2)[1:-1, None], jnp.asarray(CROWDED)[:, None]
 
-    def is_wide(bracket: _Bracket) -> Bool[Array, ""]:
+    def is_unfinished(bracket: _Bracket) -> Bool[Array, ""]:
         return (bracket.rounds < ROUNDS) & jnp.any(bracket.high - bracket.low > NARROW * reach)
 
     def narrow(bracket: _Bracket) -> _Bracket:
@@ -207,12 +213,11 @@ def _search_rim(light: _Light, data: FirstOrder | None) -> tuple[Rim, Float[Arra
 
     zero = jnp.zeros(directions)
     last = jax.lax.while_loop(
-        is_wide, narrow, _Bracket(jnp.zeros((), int), zero, zero + reach, zero - 1.0, zero + 1.0, zero > 0.0)
+        is_unfinished, narrow, _Bracket(jnp.zeros((), int), zero, zero + reach, zero - 1.0, zero + 1.0, zero > 0.0)
     )
     low, high, low_clip, high_clip = last.low, last.high, last.low_clip, last.high_clip
     # A straight line between the last two radii, unless the outer ray died.
     smooth = jnp.isfinite(high_clip) & (high_clip > low_clip)
     part = jnp.where(smooth, -low_clip / jnp.where(smooth, high_clip - low_clip, 1.0), 0.0)
     radius = low + (high - low) * jnp.clip(part, 0.0, 1.0)
-    slope = jnp.where(smooth & (high > low), (high_clip - low_clip) / jnp.where(high > low, high - low, 1.0), 0.0)
-    return Rim(centre, angle, radius, bundle.found & jnp.all(radius > 0.0)), jnp.where(jnp.isfinite(slope), slope, 0.0)
+    return Rim(centre, angle, radius, bundle.found & jnp.all(radius > 0.0))

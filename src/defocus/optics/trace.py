@@ -212,7 +212,7 @@ def forward_part(traced: Trace) -> Float[Array, " rays"]:
 
 
 def mirrored(traced: Trace) -> Trace:
-    """The rays of half a pupil together with their mirror images about the meridian; without records."""
+    """The rays of half a pupil together with their mirror images about the meridian; without records and `moved`."""
 
     def both(leaf: Float[Array, "*more rays"], *signs: float) -> Float[Array, "*more both"]:
         return jnp.concatenate([leaf, leaf * jnp.array(signs)[:, None]], axis=-1)

@@ -22,8 +22,8 @@ from ..errors import DefocusError
 from ..optics.batch import over_lenses
 from ..optics.focus import best_focus
 from ..optics.paraxial import FirstOrder, first_order
-from ..optics.pupil import AxialBeam, ChiefRay, axial_beam, axial_ray, chief_ray, launch, vergence_of
-from ..optics.rim import Iris
+from ..optics.pupil import ChiefRay, axial_beam, axial_ray, chief_ray, launch, vergence_of
+from ..optics.rim import Iris, Light, Rim, cut_radii
 from ..optics.system import Bucket, PackedLens, System, stack_systems
 from ..optics.trace import trace
 from ..stored_program import StoredProgram, shape_of
@@ -31,7 +31,6 @@ from ..stored_program import StoredProgram, shape_of
 Number = Float[Any, "*rows"]
 PoseKey = tuple[int, float, float, float | None]  # identity of the lens, height, focus and shift
 AT_ONCE = {"cpu": 32, "gpu": 128}  # poses of one program
-GROWTH = 1e-4  # of a beam, either way, over which its derivatives are differences
 MANY_AT_ONCE = 1024  # where there are many; as long for each as in smaller batches
 
 
@@ -87,40 +86,12 @@ def focused_sensor(system: System, data: FirstOrder, focus: Float[Array, ""]) ->
     It is the plane of least RMS spot of the axial beam.
     """
     vergence = vergence_of(axial_ray(), focus - data.entrance_pupil)
-    # The search for the rim has no derivative. How the rim moves, and where the rays come together, has.
+    # The search has no derivative; its rim moves with what clips the light there.
     beam = axial_beam(*jax.lax.stop_gradient((system, vergence)), data=jax.lax.stop_gradient(data))
-    return _focus_of_rays(beam, system, vergence)
-
-
-@jax.custom_jvp
-def _focus_of_rays(beam: AxialBeam, system: System, vergence: Float[Array, ""]) -> Float[Array, ""]:
-    return best_focus(beam.traced, beam.area)
-
-
-@_focus_of_rays.defjvp
-def _focus_of_rays_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    """The rays of the beam, and how it grows so that its outermost ray keeps touching what clips it.
-
-    Focus and clipping of a beam that is a little smaller, as it is, and a little larger come from one trace.
-    """
-    beam, *moving = primals
-    fan = jnp.append(beam.y, beam.rim)
-    growth = np.repeat(1.0 + GROWTH * np.array([-1.0, 0.0, 1.0]), fan.size)
-    area = jnp.append(beam.area, 0.0)
-
-    def focus_and_clip(system: System, vergence: Float[Array, ""]) -> tuple[list[Array], Array]:
-        y = jnp.tile(fan, 3) * growth
-        traced = trace(system, launch(axial_ray(), jnp.zeros_like(y), y, vergence, system.index[0]))
-        own = np.eye(3)
-        focuses = [best_focus(traced, jnp.kron(own[k], area)) for k in range(3)]
-        return focuses, traced.clip[fan.size - 1 :: fan.size]
-
-    (focus, clip), (moved, clipped) = jax.jvp(focus_and_clip, tuple(moving), tuple(tangents[1:]))
-    slope = clip[2] - clip[0]
-    # A rim where rays are totally reflected, or miss a surface, stands still.
-    grows = jnp.isfinite(slope) & (slope > 0.0) & (jnp.abs(clip[1]) < slope)
-    grown = jnp.where(grows, -clipped[1] / jnp.where(grows, slope, 1.0), 0.0)
-    return focus[1], moved[1] + (focus[2] - focus[0]) * grown
+    light = Light(system, axial_ray(), vergence, None, jnp.zeros(()))
+    rim = cut_radii(Rim(jnp.zeros(()), jnp.zeros(1), beam.rim[None], beam.rim > 0.0), light)
+    y = beam.y * (rim / beam.rim)
+    return best_focus(trace(system, launch(axial_ray(), jnp.zeros_like(y), y, vergence, system.index[0])), beam.area)
 
 
 def find_pose(
