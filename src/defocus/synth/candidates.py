@@ -65,7 +65,9 @@ def draw_candidates(
     placements = {n: placement for n, placement in draws if placement is not None}
     too_small = f"{sharp.name}: {shape[1]}×{shape[0]} pixels do not hold a patch of {size}"
     outcomes = {n: Outcome(pair_id(split, n), "rejected", too_small) for n in numbers if n not in placements}
-    measures = _measure(plan, sharp, [*placements.values()]) if placements else []
+    if not placements:
+        return [*outcomes.values()]
+    measures = _measure(plan, sharp, [*placements.values()])
     with _one_by_one:
         for patch in _patches(plan, sharp, choice, placements, measures):
             try:
@@ -95,8 +97,6 @@ def _patches(
     plan: Plan, sharp: Sharp, choice: LensChoice, placements: dict[int, Placement], measures: list[PatchMeasures]
 ) -> Iterator[_Patch]:
     """The patches of a photograph; all lenses are judged for all of them at once."""
-    if not placements:
-        return
     depths = [(float(m.nearest_m), float(m.farthest_m)) for m in measures]
     cells = (np.flatnonzero(m.occupied) for m in measures)
     places = [focus_places(ends, own, plan.focus) for ends, own in zip(depths, cells, strict=True)]
@@ -113,7 +113,7 @@ def _patches(
 
 def _measure(plan: Plan, sharp: Sharp, placements: Sequence[Placement]) -> list[PatchMeasures]:
     """A processor takes one patch after the other, a GPU many; neither result depends on the others."""
-    linear, depth, _ = sharp.on_device
+    linear, depth = sharp.on_device
     options = {
         "size": plan.patch.size,
         "cluster": plan.focus.cluster,

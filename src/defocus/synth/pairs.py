@@ -278,10 +278,12 @@ def _prepare(plan: Plan, drafts: Sequence[_Draft], at_once: int) -> PatchBatch:
     shifts = [o if d.aside is None else o[:, None, None] + d.aside for o, d in zip(offsets, padded, strict=True)]
     # Sent to a GPU together: a dozen numbers each would take longer than the cutting.
     moved, straight = jax.device_put((Place.batch(placements, shifts), Place.batch(placements)))
-    own = [(d.sharp.on_device, np.int32(k), d.recipe.scale < 1.0) for k, d in enumerate(padded)]
+    photographs = {d.sharp.name: d.sharp for d in drafts}
+    light_of = {name: sharp.on_device for name, sharp in photographs.items()}
+    own = [(d.sharp.name, np.int32(k), d.recipe.scale < 1.0) for k, d in enumerate(padded)]
     cuts = [
-        cut_twice(*photograph[:2], (moved, straight), k, size=plan.patch.size, smaller=smaller)
-        for photograph, k, smaller in own
+        cut_twice(*light_of[name], (moved, straight), k, size=plan.patch.size, smaller=smaller)
+        for name, k, smaller in own
     ]
     light, depth, target = _stacked(cuts)
     paraxial = jax.tree.map(lambda *leaves: np.stack(leaves), *(draft.camera.paraxial for draft in padded))
@@ -295,9 +297,8 @@ def _prepare(plan: Plan, drafts: Sequence[_Draft], at_once: int) -> PatchBatch:
     colour = stack_colours([draft.sharp.colour for draft in padded])
     if drafts[0].sharp.stack is None:
         return PatchBatch(drafts, linear, coc, layers, None, target, colour)
-    surfaces = [
-        cut_stack(photograph[2], moved, k, size=plan.patch.size, smaller=smaller) for photograph, k, smaller in own
-    ]
+    stack_of = {name: jax.device_put(sharp.stack) for name, sharp in photographs.items()}
+    surfaces = [cut_stack(stack_of[name], moved, k, size=plan.patch.size, smaller=smaller) for name, k, smaller in own]
     stack = _stacked(surfaces)
     ends = np.array([draft.recipe.rendered_m for draft in padded], np.float32)
     stack, stack_layers = _stack_layers(stack, ends, paraxial, response, **options)
@@ -319,7 +320,7 @@ def patch_of(
     plan: Plan, recipe: Recipe, sharp: Sharp, lens: PoolLens
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Layers | StackLayers]:
     """Light, depth, blur radii and layers of one recipe, to look at."""
-    _, depth = cut_patch(*sharp.on_device[:2], Place.batch([recipe.placement]).row(0), size=plan.patch.size)
+    _, depth = cut_patch(*sharp.on_device, Place.batch([recipe.placement]).row(0), size=plan.patch.size)
     batch = _prepare(plan, _drafts(plan, [recipe], {sharp.name: sharp}, {lens.name: lens}), 1)
     linear, coc, layers = jax.tree.map(lambda leaf: leaf[0], (batch.linear, batch.coc, batch.layers))
     return np.asarray(linear), np.asarray(depth), np.asarray(coc), layers

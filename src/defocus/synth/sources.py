@@ -79,10 +79,14 @@ class Sharp:
         """Diagonal in pixels, which fills a lens's image circle."""
         return float(np.hypot(*self.depth_m.shape))
 
+    @property
+    def on_device(self) -> tuple[Array, Array]:
+        """Light and depth where JAX computes; a GPU keeps them for the next tasks."""
+        return jax.device_put((self.linear, self.depth_m)) if jax.default_backend() == "cpu" else self._on_gpu
+
     @cached_property
-    def on_device(self) -> tuple[Array, Array, SurfaceStack | None]:
-        """Light, depth and surfaces where JAX computes, sent there once for all tasks."""
-        return jax.device_put((self.linear, self.depth_m, self.stack))
+    def _on_gpu(self) -> tuple[Array, Array]:
+        return jax.device_put((self.linear, self.depth_m))
 
 
 def find_sources(plan: Plan) -> dict[SplitName, tuple[SourceName, ...]]:

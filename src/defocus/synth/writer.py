@@ -16,7 +16,7 @@ from .pairs import Pair, Stopwatch
 from .recipe import Outcome
 from .tasks import Task
 
-THREADS = max(6, os.cpu_count() or 1)  # that compress and write pictures: each waits for the disk half of its time
+THREADS = min(max(6, os.cpu_count() or 1), 16)  # of each process, that compress and write pictures
 
 
 class PairWriter:
