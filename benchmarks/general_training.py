@@ -48,6 +48,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "device-data" / "general"
 PHOTO_BYTES = 27_000_000  # of all photographs together, as they travel
 REDUCTION = 0.8  # of photographs: what an earlier JPEG left in them becomes finer than its blocks
+KINDS = ("lens", "paper", "gaussian", "disk")  # of PSFs, as plans have them
 RIM_PX = 16  # of each patch: what the blur mirrors in at its border is cut off
 SIZE = amount(256, quick=48)
 SCENES = amount(4000, quick=8)  # of the plan's training split, whose photographs the bank takes
@@ -75,11 +76,13 @@ QUICK_TRAINING = [
 ]  # fmt: skip
 
 
-def plan_of(data: Path, blur: dict[str, Any], circle_px: int = CIRCLES_PX[0]) -> Any:
+def plan_of(data: Path, blur: dict[str, Any], circle_px: int = CIRCLES_PX[0], kind: str = "lens") -> Any:
     """The plan of a split's pairs; `data` holds photographs and lenses."""
     from defocus.synth.plan import make_plan
 
     names = (data / "lenses.txt").read_text().split("\n")
+    if kind == "lens":  # whose programs compile for a minute
+        kind = amount(kind, quick="gaussian")
     side = SIZE + 2 * RIM_PX
     settings: dict[str, Any] = {
         "name": "general",
@@ -92,7 +95,7 @@ def plan_of(data: Path, blur: dict[str, Any], circle_px: int = CIRCLES_PX[0]) ->
         "test": {"pairs": COUNTS["test"], "image_fraction": 0.2, "lens_fraction": 0.2},
         "patch": {"size": side, "kernel": 64, "photograph": [side + 96, side + 32]},
         "limits": {"coc_px": 16, "samples": 1e6 if is_quick() else 1536},
-        "psf": {"kind": "gaussian"} if is_quick() else {"bands": "rgb", "exact": False},
+        "psf": {"kind": kind, "bands": "rgb"} | ({"exact": False} if kind == "lens" else {}),
         "blur": blur,
         "sensor": {"circle_px": circle_px},
         "select": {"surplus": 0, "sharpness": False},
@@ -170,13 +173,26 @@ def unpack(arguments: argparse.Namespace) -> Path:
     return Path(own)
 
 
+def psf_folder(arguments: argparse.Namespace, data: Path) -> Path:
+    return Path(arguments.psfs or data / f"psfs{suffix(arguments)}")
+
+
+def bank_folder(arguments: argparse.Namespace) -> Path:
+    return Path(arguments.work / f"bank{suffix(arguments)}")
+
+
+def suffix(arguments: argparse.Namespace) -> str:
+    """Of folders: those of lenses have none."""
+    return "" if arguments.kind == "lens" else f"-{arguments.kind}"
+
+
 def make_psfs(arguments: argparse.Namespace) -> None:
     """PSFs of the bank's settings, in files of some of them: those that are there already are not made again."""
     from defocus.synth.bank import find_setting_psfs
     from defocus.synth.lens_pool import find_lenses
 
     begin, data = time.perf_counter(), unpack(arguments)
-    plan, folder = plan_of(data, TRAIN_BLUR), arguments.psfs or data / "psfs"
+    plan, folder = plan_of(data, TRAIN_BLUR, kind=arguments.kind), psf_folder(arguments, data)
     folder.mkdir(parents=True, exist_ok=True)
     starts = range(0, arguments.settings, SETTINGS_AT_ONCE)
     missing = [first for first in starts if not (folder / f"{first:06d}.npz").is_file()]
@@ -192,14 +208,14 @@ def make_psf_bank(arguments: argparse.Namespace) -> None:
     """The bank that the training learns from, in WORK/bank, unless it is there."""
     from defocus.synth.bank import SettingPsfs, bank_batch, make_bank
 
-    if (arguments.work / "bank" / "bank.json").is_file():
+    if (bank_folder(arguments) / "bank.json").is_file():
         return
     begin, data = time.perf_counter(), unpack(arguments)
-    files = sorted((arguments.psfs or data / "psfs").glob("*.npz"))
+    files = sorted(psf_folder(arguments, data).glob("*.npz"))
     bank = make_bank(plan_of(data, TRAIN_BLUR), "train", SettingPsfs.load(files))
     facts = {"settings": len(bank.psfs), "psfs": bank.psfs.shape[0] * bank.psfs.shape[1], "machine": machine(),
              "photographs": len(bank.places), "seconds": time.perf_counter() - begin}  # fmt: skip
-    bank.save(arguments.work / "bank", facts)
+    bank.save(bank_folder(arguments), facts)
     (arguments.out / "general_bank.json").write_text(json.dumps(facts, indent=1) + "\n")
     show_batch(*bank_batch(bank, 1, count=16, crop=amount(192, quick=32)), arguments.out / "general_bank.jpg")
     print(f"{time.perf_counter() - begin:.0f} s: {facts}", flush=True)
@@ -377,7 +393,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
                 state["file"] = weights.stat().st_mtime
                 export(weights, out)
 
-    result = train(config, run, folders=(arguments.work / "bank",), progress=show, minutes=minutes, accept_changes=True)
+    result = train(config, run, folders=(bank_folder(arguments),), progress=show, minutes=minutes, accept_changes=True)
     export(result.last, out)
     shutil.copy(run / "loss.csv", arguments.out / "general_loss.csv")
     events = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
@@ -391,9 +407,8 @@ def train_general(arguments: argparse.Namespace) -> Path:
         "history": result.history, "events": events, "settings": config.as_json() | {"data": None},
     }  # fmt: skip
     (arguments.out / "general_train.json").write_text(json.dumps(facts, indent=1) + "\n")
-    print(
-        json.dumps({k: v for k, v in facts.items() if k not in ("settings", "history", "events", "gpu_busy_percent")})
-    )
+    long = ("settings", "history", "events", "gpu_busy_percent")
+    print(json.dumps({key: value for key, value in facts.items() if key not in long}))
     return out
 
 
@@ -531,7 +546,7 @@ def quick_inputs(arguments: argparse.Namespace) -> None:
     prepare(arguments)
 
 
-def main() -> None:
+def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "stage", nargs="?", default="all", choices=("prepare", "data", "psfs", "bank", "train", "judge", "card", "all")
@@ -542,6 +557,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--settings", type=int, default=amount(2400, quick=4), help="lens settings of the bank")
     parser.add_argument("--psfs", type=Path, help="folder of the settings' PSFs, in place of WORK's")
+    parser.add_argument("--kind", choices=KINDS, default="lens", help="of the PSFs to learn from")
     parser.add_argument("--tests", type=int, default=COUNTS["test"], help="test pairs at most")
     parser.add_argument("--minutes", type=float, default=9.0, help="of the training; with `all`, of all stages")
     parser.add_argument("--steps", type=int, default=amount(0, quick=2), help="so many, in place of --minutes")
@@ -550,6 +566,11 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--index", type=Path, help="licences of the photographs: file, author, licence, source")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
+    return parser
+
+
+def main() -> None:
+    parser = command_line()
     arguments = read_arguments(parser)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if arguments.quick and arguments.work is None:

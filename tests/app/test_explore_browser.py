@@ -56,7 +56,10 @@ NATIVE = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 pytestmark = [
     pytest.mark.filterwarnings("default::DeprecationWarning"),  # of gradio's own libraries
+    pytest.mark.filterwarnings("ignore:'future.no_silent_downcasting' is deprecated"),  # what gradio asks of pandas
+    pytest.mark.filterwarnings("ignore:The copy keyword is deprecated"),
     pytest.mark.filterwarnings("default::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed event loop:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
@@ -208,7 +211,12 @@ def test_picture_and_settings_are_saved(visitor: Visitor, tmp_path: Path) -> Non
     for number in range(2):
         visitor.find(f"#download-{number}").click()
     picture, text = tmp_path / "photograph.png", tmp_path / "photograph.json"
-    visitor.until(lambda: picture.is_file() and Image.open(picture).size == SIZE)
+
+    def size() -> tuple[int, int]:
+        with Image.open(picture) as image:
+            return image.size
+
+    visitor.until(lambda: picture.is_file() and size() == SIZE)
     settings = visitor.until(lambda: json.loads(text.read_text("utf-8")))
     assert shlex.split(settings["command"]) == visitor.command
     assert settings["picture"] == "portrait"

@@ -27,7 +27,7 @@ from .sources import Sharp
 
 AT_ONCE = 32
 LAYER_ROOM = (16, 32, 48, 72, 104, 136)
-# Threads side by side change hands at every call into numpy, and take a third longer for the same candidates.
+# Threads side by side hand over to each other at every call into numpy, and gain nothing.
 _one_by_one = Lock()
 
 
