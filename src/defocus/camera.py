@@ -70,6 +70,7 @@ FEW = 32  # PSFs or wavefronts of one call: programs that compile in half the ti
 # Engraved f-numbers are those of the series of third stops, 2^(n/6): one that is up to half a step wider than the full
 # aperture is its name, and means the full aperture.
 NOMINAL = 2.0 ** (-1 / 12)
+LEAST_STOP_MM = 10.0 * D_LINE_NM * 1e-6  # radius: Kirchhoff's boundary values are those of openings of many wavelengths
 # Numbers that the report of every PSF has; None where a method does not know one.
 REPORTED = ("samples", "sampling_bound", "residual_waves", "energy_outside", "relative_illumination")
 Scalar = float | Float[Any, ""]
@@ -245,13 +246,18 @@ class Camera(eqx.Module):
         """The camera stopped down to an f-number, with `blades` to a polygon.
 
         An f-number up to 6 % wider than the full aperture, as engraved ones are, means the full aperture; `f_number` of
-        the result is the true one. A wider one is an error.
+        the result is the true one. A wider one is an error, and so is a stop of a few wavelengths.
         """
         data = _first_order(PackedLens.of(self.lens))
         widest, full = float(data.f_number), float(data.stop_radius)
         value = None if f_number is None else check_number("f-number", f_number, "", "a positive number", math.inf)
         if value is not None and value < widest * NOMINAL:
             raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.4g}")
+        if value is not None and value > (smallest := max(full / LEAST_STOP_MM, 1.0) * widest):
+            raise DefocusError(
+                f"{self.lens.name}: f/{value:g} leaves a hole of a few wavelengths, through which the diffraction "
+                f"integral no longer holds: f/{smallest:.3g} at most"
+            )
         if blades is not None and (f_number is None or (value is not None and value <= widest * 1.001)):
             raise DefocusError(
                 f"{self.lens.name}: blades at its full aperture, f/{widest:.3g}, where they are out of the way and the "
