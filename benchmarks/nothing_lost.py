@@ -1,12 +1,13 @@
 """PSFs of 40 built-in lenses and the pairs of a small plan, of two versions of the package, compared.
 
-    python benchmarks/nothing_lost.py record FOLDER        # once with each version
+    python benchmarks/nothing_lost.py record FOLDER [--sensors OLD]   # once with each version
     python benchmarks/nothing_lost.py compare OLD NEW [--out FOLDER]
     python benchmarks/nothing_lost.py --quick              # one lens, recorded once and compared with itself
 
 `record` uses only what both versions have: `defocus.Camera` and `defocus synth run`. Focus, depths and pixels are
 computed here, from the library's focal length and f-number, so that both versions are asked the same: the sensor is
-sharp at 30 focal lengths, one point lies nearer and one farther, each with a blur radius of about eight pixels.
+sharp at 30 focal lengths, one point lies nearer and one farther, each with a blur radius of about eight pixels. With
+--sensors the sensors of PSFs stand where the record in OLD has them: what remains is not of the focus.
 `compare` writes nothing_lost.json and .md: relative L1 of each PSF, PSNR of each pair.
 """
 
@@ -56,17 +57,18 @@ surplus = 1.5
 L1_LIMIT, PSNR_LIMIT = 1e-5, 55.0
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, sensors: Path | None = None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    record_psfs(folder)
+    record_psfs(folder, sensors)
     record_pairs(folder)
 
 
-def record_psfs(folder: Path) -> None:
+def record_psfs(folder: Path, sensors: Path | None) -> None:
     """All PSFs as one .npz file, LENS → float32 (points, bands, size, size), and their reports as JSON."""
     from defocus import Camera, list_lenses, load_lens
 
     library = list_lenses()
+    old = {} if sensors is None else json.loads((sensors / "reports.json").read_text())
     chosen = (
         [entry for entry in library if entry.name == SMALL_LENS]
         if is_quick()
@@ -82,6 +84,8 @@ def record_psfs(folder: Path) -> None:
         far = 1.0 / max(1.0 / focus - vergence, 1e-3 / FARTHEST_M)
         points = [(depth * 1e-3, field) for field in FIELDS for depth in (near, far)]
         camera = Camera(load_lens(entry.name), focus_m=focus * 1e-3, pixel_um=pitch_mm * 1e3)
+        if sensors is not None:
+            camera = camera.shifted(old[entry.name][0]["sensor_z_mm"])
         batch = camera.psfs([depth for depth, _ in points], [field for _, field in points], SIZE, "d")
         arrays[entry.name] = np.asarray(batch.psf, np.float32)
         reports[entry.name] = [
@@ -195,12 +199,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("step", nargs="?", choices=("record", "compare"))
     parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--sensors", type=Path, help="an earlier record, whose sensors count")
     options = read_arguments(parser)
     if options.quick:
         record(options.out / "record")
         compare(options.out / "record", options.out / "record", options.out)
     elif options.step == "record" and len(options.folders) == 1:
-        record(*options.folders)
+        record(*options.folders, options.sensors)
     elif options.step == "compare" and len(options.folders) == 2:
         compare(*options.folders, options.out)
     else:
