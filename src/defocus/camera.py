@@ -5,7 +5,7 @@ photograph, as a fraction of the image radius, x to the right and y up.
 
 Everything that depends on a camera goes through it: pixel pitch, circle of confusion, the sensor's place, PSFs and
 photographs. Where numbers of the camera, a depth or a field are being differentiated, batched or compiled by JAX,
-`Camera.psf` computes the same PSF as a pure function (`psf.engine.point_psf`).
+`Camera.psf` computes the same PSF as a pure function (`psf.pure.point_psf`).
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ from .psf.engine import (
     PsfBatch,
     PsfOptions,
     TracedRequests,
-    differentiated_psf,
     judge_counts,
-    point_psf,
 )
 from .psf.method import Method
 from .psf.poses import Points
+from .psf.pure import differentiated_psf, point_psf
 from .psf.sampling import bucket, window_samples
 from .psf.window import close_up_pitch, window_for
 from .tracing import as_array, check_number, concrete, is_traced, plain_number

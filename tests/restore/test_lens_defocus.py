@@ -80,6 +80,17 @@ def test_settings_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None
     assert {s["lens"] for s in first} == {load_lens(name).name for name in lenses}
 
 
+def test_no_lens_is_drawn_wider_than_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("defocus.restore.lens_defocus.BlurLadder.blurred", lambda _, light, __: light)
+    blur = LensDefocus("leica-summicron-50-f2", f_number=(1.2, 2.2), settings=12, seed=1)
+    blur(torch.rand(40, 3, 8, 12), torch.ones(40, 8, 12))
+    drawn = sorted({setting["f_number"] for setting in blur.last})
+    assert len(drawn) > 4
+    assert 2.0 < drawn[0] < drawn[-1] < 2.2
+    with pytest.raises(DefocusError, match="wider than its full aperture"):
+        LensDefocus("leica-summicron-50-f2", f_number=(1.2, 1.4))(torch.rand(1, 3, 8, 12), torch.ones(1, 8, 12))
+
+
 def test_what_is_refused() -> None:
     images, depth = torch.rand(1, 3, 8, 12), torch.ones(1, 8, 12)
     blur = LensDefocus(LENS)

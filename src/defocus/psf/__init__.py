@@ -9,12 +9,13 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .bands import Bands, parse_bands, picture_bands
     from .energy import encircled_energy
-    from .engine import FittedPsf, Psf, PsfBatch, PsfOptions, TracedRequests, point_psf
+    from .engine import FittedPsf, Psf, PsfBatch, PsfOptions, TracedRequests
     from .fraunhofer import FRAUNHOFER
     from .huygens import huygens_psf
     from .method import WAVE, PsfMethod
     from .paper import PAPER
     from .poses import Points, Requests
+    from .pure import point_psf
     from .simple import disk, gaussian
     from .wavefronts import Wavefronts, wavefronts_of
     from .window import window_for

@@ -50,10 +50,11 @@ class LensDefocus(nn.Module):
     """Blurs pictures of linear light [n, 3, rows, columns] with their depth in metres [n, rows, columns].
 
     `lens` is a built-in name, a file, a `Lens`, or several of them; `f_number` and `focus_m` are fixed or drawn between
-    two numbers, evenly in their logarithm (without an f-number: wide open); `field` is a place (right and up, of the
-    image radius), or the radius of a disc in which places are drawn. Each picture takes one of `settings` settings,
-    which are drawn with `seed` and keep their PSFs. `pixels` = (width, height) are those that fill the lens's image
-    circle: without them, and without `pixel_um`, those of the pictures; parts of larger pictures want the larger one's.
+    two numbers, evenly in their logarithm (without an f-number: wide open; a lens that does not open as far as the
+    range is drawn from where it does); `field` is a place (right and up, of the image radius), or the radius of a
+    disc in which places are drawn. Each picture takes one of `settings` settings, which are drawn with `seed` and
+    keep their PSFs. `pixels` = (width, height) are those that fill the lens's image circle: without them, and
+    without `pixel_um`, those of the pictures; parts of larger pictures want the larger one's.
     `bands` as for photographs; blur that needs kernels of more than `most_kernel_px` is refused.
 
     `last` tells the setting of each picture of the last call. The transform belongs into the process that trains, on
@@ -90,7 +91,7 @@ class LensDefocus(nn.Module):
         self.pixels, self.pixel_um = pixels, pixel_um
         self.last: list[dict[str, Any]] = []
         self._draws = np.random.default_rng(seed)
-        self._ranges = {"f_number": _range("f_number", f_number), "focus_m": _range("focus_m", focus_m)}
+        self._f_numbers, self._focus_m = _range("f_number", f_number), _range("focus_m", focus_m)
         self._field, self._count = field, settings
         self._ladders: list[BlurLadder] = []
 
@@ -127,7 +128,11 @@ class LensDefocus(nn.Module):
 
         lens = self.lenses[int(self._draws.integers(len(self.lenses)))]
         shares = self._draws.random(4)
-        f_number, focus_m = (_between(self._ranges[n], u) for n, u in zip(self._ranges, shares[:2], strict=True))
+        f_numbers = self._f_numbers
+        if f_numbers is not None and f_numbers[0] < f_numbers[1]:
+            widest = float(Camera(lens).f_number)
+            f_numbers = min(max(f_numbers[0], widest), f_numbers[1]), f_numbers[1]
+        f_number, focus_m = _between(f_numbers, shares[0]), _between(self._focus_m, shares[1])
         if isinstance(self._field, tuple):
             field = (float(self._field[0]), float(self._field[1]))
         else:
