@@ -252,10 +252,11 @@ class Camera(eqx.Module):
         value = None if f_number is None else check_number("f-number", f_number, "", "a positive number", math.inf)
         if value is not None and value < widest * NOMINAL:
             raise DefocusError(f"{self.lens.name}: f/{value:g} is wider than its full aperture, f/{widest:.4g}")
-        if value is not None and value > (smallest := max(full / LEAST_STOP_MM, 1.0) * widest):
+        largest = max(math.floor(full / LEAST_STOP_MM * widest), widest)
+        if value is not None and value > largest:
             raise DefocusError(
                 f"{self.lens.name}: f/{value:g} leaves a hole of a few wavelengths, through which the diffraction "
-                f"integral no longer holds: f/{smallest:.3g} at most"
+                f"integral no longer holds: f/{largest:.10g} at most"
             )
         if blades is not None and (f_number is None or (value is not None and value <= widest * 1.001)):
             raise DefocusError(

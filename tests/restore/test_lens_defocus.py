@@ -104,10 +104,19 @@ def test_what_is_refused() -> None:
             blur(*wrong)
     for options, words in (
         ({"focus_m": (4.0, 1.0)}, "the smaller first"),
+        ({"f_number": (1.0, 2.0, 3.0)}, "or two, the smaller first"),
+        ({"f_number": None, "focus_m": "near"}, "focus_m 'near'; expected a positive number"),
+        ({"field": (3.0, 3.0)}, "in the image circle"),
+        ({"field": float("nan")}, "in the image circle"),
+        ({"field": (float("nan"), 0.0)}, "in the image circle"),
         ({"settings": 0}, "one or more"),
+        ({"settings": 2.5}, "one or more"),
+        ({"seed": -1}, "zero or more"),
         ({"pixels": (8, 8), "pixel_um": 4.0}, "give one of them"),
     ):
         with pytest.raises(DefocusError, match=words):
             LensDefocus(LENS, **options)
-    with pytest.raises(DefocusError, match="no lens"):
-        LensDefocus([])
+    for none in ([], None):
+        with pytest.raises(DefocusError, match="no lens"):
+            LensDefocus(none)
+    assert LensDefocus(LENS, f_number=[2.1, 8.0], field=[0.1, 0.2])(images[:0], depth[:0]).shape == (0, 3, 8, 12)

@@ -29,7 +29,9 @@ DIRECTIONS = 129  # over half a turn
 STEPS = 7  # radii per round, between the two that are known
 ROUNDS = 6  # at most; mostly four
 CROWDED = (-0.16, -0.04, -0.01, 0.0, 0.01, 0.04, 0.16)  # radii about a crossing, in parts of what lies between the two
-NARROW = 3.1e-5  # of the first radius: the last two lie so close, after five rounds of evenly spaced ones, too
+NARROW = 3.1e-5  # of the first radius: between radii so close a straight line, or two, will do
+CHORD, BRANCHES, EVENLY = range(3)  # how the radii of a round are chosen
+KINKED = 0.05  # of the last two radii's distance: by so much the lines from outside cross 0 later than the chord
 CLOSE = 1e-4  # of a radius, from the rim to where the clipping is 0; farther, the ray died there of something else
 BLADE_DIRECTIONS = 721  # over a whole turn; corners want them
 
@@ -165,14 +167,28 @@ def _cut_radii_jvp(
 
 
 class _Bracket(eqx.Module):
-    """Radii along each direction between which the rim lies, and the clipping there."""
+    """Radii along each direction between which the rim lies, one more on each side, and the clipping there."""
 
     rounds: Int[Array, ""]  # of the search
-    low: Float[Array, " directions"]  # mm
-    high: Float[Array, " directions"]
-    low_clip: Float[Array, " directions"]
-    high_clip: Float[Array, " directions"]
-    has_shrunk: Bool[Array, " directions"]  # in the last round, as much as evenly spaced radii do
+    radius: Float[Array, "4 directions"]  # mm, in ascending order; the light passes at the first two
+    clip: Float[Array, "4 directions"]
+    way: Int[Array, " directions"]  # CHORD, BRANCHES or EVENLY
+
+    @property
+    def width(self) -> Float[Array, " directions"]:
+        return self.radius[2] - self.radius[1]
+
+    def crossings(self) -> tuple[Float[Array, " directions"], Float[Array, " directions"]]:
+        """Where the clipping is 0, as straight lines tell, in parts of what lies between: nan where they tell nothing.
+
+        That of the chord; and, for where another surface begins to cut in between, the first of the lines through the
+        two inner and through the two outer radii.
+        """
+        radius, clip = (self.radius - self.radius[1]) / self.width, self.clip
+        rise, run = jnp.diff(clip, axis=0), jnp.diff(radius, axis=0)
+        rises = jnp.isfinite(rise) & (rise > 0.0) & (run > 0.0)
+        zero = radius[:-1] - clip[:-1] * jnp.where(rises, run, jnp.nan) / jnp.where(rises, rise, 1.0)
+        return zero[1], jnp.fmin(zero[0], zero[2])
 
 
 def _search_rim(light: Light, data: FirstOrder | None) -> Rim:
@@ -185,39 +201,37 @@ def _search_rim(light: Light, data: FirstOrder | None) -> Rim:
     even, crowded = jnp.linspace(0.0, 1.0, STEPS + 2)[1:-1, None], jnp.asarray(CROWDED)[:, None]
 
     def is_unfinished(bracket: _Bracket) -> Bool[Array, ""]:
-        return (bracket.rounds < ROUNDS) & jnp.any(bracket.high - bracket.low > NARROW * reach)
+        return (bracket.rounds < ROUNDS) & jnp.any(bracket.width > NARROW * reach)
 
     def narrow(bracket: _Bracket) -> _Bracket:
-        low, high, low_clip, high_clip = bracket.low, bracket.high, bracket.low_clip, bracket.high_clip
-        # Between close radii the clipping is nearly a straight line. Not so where another surface begins to cut, or the
-        # outer ray died: radii are evenly spaced wherever the last round has gained little.
-        straight = bracket.has_shrunk & jnp.isfinite(high_clip) & (high_clip > low_clip)
-        crossing = -low_clip / jnp.where(straight, high_clip - low_clip, 1.0)
-        about = jnp.sort(jnp.clip(crossing + crowded, 0.0, 1.0), axis=0)
-        radius = low + (high - low) * jnp.where(straight, about, even)
+        # Radii crowd about the crossing. Where that gains less than even spacing would, another surface begins to cut
+        # in between; where the outer ray died, or neither helps, they are spaced evenly.
+        chord, branches = bracket.crossings()
+        crossing = jnp.where(bracket.way == BRANCHES, branches, chord)
+        evenly = (bracket.way == EVENLY) | jnp.isnan(crossing)
+        about = jnp.sort(jnp.clip(jnp.where(evenly, 0.0, crossing) + crowded, 0.0, 1.0), axis=0)
+        radius = bracket.radius[1] + bracket.width * jnp.where(evenly, even, about)
         x, y = radius * jnp.sin(angle), centre + radius * jnp.cos(angle)
         clip, alive = light.clipping(x.ravel(), y.ravel())
         clip = jnp.where(alive, clip, jnp.inf).reshape(radius.shape)
-        upper = 1 + jnp.sum(jnp.cumprod((clip < 0.0).astype(int), axis=0), axis=0)
-        radius = jnp.concatenate([low[None], radius, high[None]])
-        clip = jnp.concatenate([low_clip[None], clip, high_clip[None]])
+        passing = jnp.sum(jnp.cumprod((clip < 0.0).astype(int), axis=0), axis=0)  # of the new radii
+        rows = passing + jnp.arange(4)[:, None]
 
-        def pick(
-            values: Float[Array, "steps directions"], row: Int[Array, " directions"]
-        ) -> Float[Array, " directions"]:
-            return jnp.take_along_axis(values, row[None], axis=0)[0]
+        def pick(outer: Float[Array, "4 directions"], own: Float[Array, "steps directions"]) -> Any:
+            return jnp.take_along_axis(jnp.concatenate([outer[:2], own, outer[2:]]), rows, axis=0)
 
-        below, above = pick(radius, upper - 1), pick(radius, upper)
-        has_shrunk = above - below < 1.01 * (high - low) / (STEPS + 1)
-        return _Bracket(bracket.rounds + 1, below, above, pick(clip, upper - 1), pick(clip, upper), has_shrunk)
+        found = _Bracket(bracket.rounds + 1, pick(bracket.radius, radius), pick(bracket.clip, clip), bracket.way)
+        has_shrunk = found.width < 1.01 * bracket.width / (STEPS + 1)
+        way = jnp.where(has_shrunk, jnp.where(evenly, CHORD, bracket.way), jnp.where(evenly, EVENLY, bracket.way + 1))
+        return eqx.tree_at(lambda b: b.way, found, way)
 
     zero = jnp.zeros(directions)
+    ends = jnp.stack([zero, zero, zero + reach, zero + reach])
+    clips = jnp.stack([zero - 1.0, zero - 1.0, zero + 1.0, zero + 1.0])
     last = jax.lax.while_loop(
-        is_unfinished, narrow, _Bracket(jnp.zeros((), int), zero, zero + reach, zero - 1.0, zero + 1.0, zero > 0.0)
+        is_unfinished, narrow, _Bracket(jnp.zeros((), int), ends, clips, jnp.full(directions, EVENLY))
     )
-    low, high, low_clip, high_clip = last.low, last.high, last.low_clip, last.high_clip
-    # A straight line between the last two radii, unless the outer ray died.
-    smooth = jnp.isfinite(high_clip) & (high_clip > low_clip)
-    part = jnp.where(smooth, -low_clip / jnp.where(smooth, high_clip - low_clip, 1.0), 0.0)
-    radius = low + (high - low) * jnp.clip(part, 0.0, 1.0)
+    chord, branches = last.crossings()
+    part = jnp.where((branches > chord + KINKED) & (branches < 1.0), branches, jnp.nan_to_num(chord))  # nan: a ray died
+    radius = last.radius[1] + last.width * jnp.clip(part, 0.0, 1.0)
     return Rim(centre, angle, radius, bundle.found & jnp.all(radius > 0.0))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FINE_PX, FINE_RUNGS, COARSE_PX = 0.25, 16, 0.5  # blur radius between rungs, on each side of the focus and beyond
 BUCKET = 8  # numbers of rungs are rounded up to a multiple, so that few programs are compiled
 
-Number = float | tuple[float, float]  # fixed, or drawn between two
+Number = float | Sequence[float]  # fixed, or drawn between two
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LensDefocus(nn.Module):
         *,
         focus_m: Number = 2.0,
         f_number: Number | None = None,
-        field: float | tuple[float, float] = (0.0, 0.0),
+        field: float | Sequence[float] = (0.0, 0.0),
         settings: int = 8,
         pixels: tuple[int, int] | None = None,
         pixel_um: float | None = None,
@@ -79,11 +79,13 @@ class LensDefocus(nn.Module):
         from ..lens import Lens, load_lens
         from ..psf.bands import picture_bands
 
-        if settings < 1:
-            raise DefocusError(f"{settings} settings; expected one or more")
+        if not isinstance(settings, int | np.integer) or settings < 1:
+            raise DefocusError(f"settings {settings!r}; expected a whole number of one or more")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise DefocusError(f"seed {seed!r}; expected a whole number of zero or more")
         if pixels is not None and pixel_um is not None:
             raise DefocusError("pixels and pixel_um both decide the pixel pitch: give one of them")
-        several = [lens] if isinstance(lens, str | Lens) else list(lens)
+        several = [lens] if isinstance(lens, str | Lens) else list(lens or ())
         if not several:
             raise DefocusError("no lens to blur with")
         self.lenses = [one if isinstance(one, Lens) else load_lens(one) for one in several]
@@ -92,7 +94,7 @@ class LensDefocus(nn.Module):
         self.last: list[dict[str, Any]] = []
         self._draws = np.random.default_rng(seed)
         self._f_numbers, self._focus_m = _range("f_number", f_number), _range("focus_m", focus_m)
-        self._field, self._count = field, settings
+        self._field, self._count = _place(field), settings
         self._ladders: list[BlurLadder] = []
 
     def forward(self, images: Tensor, depth_m: Tensor) -> Tensor:
@@ -105,6 +107,8 @@ class LensDefocus(nn.Module):
             raise DefocusError(
                 f"depth of {list(depth_m.shape)} for pictures of {list(images.shape)}; expected [n, rows, columns]"
             )
+        if not len(images):
+            return images
         if not bool((depth_m > 0.0).all()):
             raise DefocusError("depths that are not positive; expected metres, inf for the sky: fill holes first")
         if not self._ladders:
@@ -134,7 +138,7 @@ class LensDefocus(nn.Module):
             f_numbers = min(max(f_numbers[0], widest), f_numbers[1]), f_numbers[1]
         f_number, focus_m = _between(f_numbers, shares[0]), _between(self._focus_m, shares[1])
         if isinstance(self._field, tuple):
-            field = (float(self._field[0]), float(self._field[1]))
+            field = self._field
         else:
             radius, angle = self._field * math.sqrt(shares[2]), 2.0 * math.pi * shares[3]
             field = (radius * math.cos(angle), radius * math.sin(angle))
@@ -222,10 +226,28 @@ def place_of(blur_px: float) -> float:
 def _range(name: str, value: Number | None) -> tuple[float, float] | None:
     if value is None:
         return None
-    low, high = value if isinstance(value, tuple) else (value, value)
-    if not 0.0 < low <= high or math.isinf(low) != math.isinf(high):
-        raise DefocusError(f"{name} {value}; expected a positive number, or two, the smaller first")
-    return float(low), float(high)
+    numbers = _numbers(value)
+    if len(numbers) not in (1, 2) or not 0.0 < numbers[0] <= numbers[-1] or len({*map(math.isinf, numbers)}) > 1:
+        raise DefocusError(f"{name} {value!r}; expected a positive number, or two, the smaller first")
+    return numbers[0], numbers[-1]
+
+
+def _place(field: float | Sequence[float]) -> float | tuple[float, float]:
+    """A place in the field, or the radius of a disc of places."""
+    numbers = _numbers(field)
+    if len(numbers) == 1 and 0.0 <= numbers[0] <= 1.0:
+        return numbers[0]
+    if len(numbers) == 2 and math.hypot(*numbers) <= 1.0:
+        return numbers[0], numbers[1]
+    raise DefocusError(f"field {field!r}; expected a place (right, up) in the image circle of radius 1, or a radius")
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    """One number or several; none for anything else."""
+    try:
+        return tuple(float(number) for number in (value if isinstance(value, tuple | list) else (value,)))
+    except (TypeError, ValueError):
+        return ()
 
 
 def _between(limits: tuple[float, float] | None, share: float) -> Any:
