@@ -31,7 +31,7 @@ COMPILERS = {  # what they compile, nothing else uses
 }  # fmt: skip
 SLOW = {  # 5 s and more each
     "ablation_study", "analysis_seconds", "analysis_vs_others", "cluster", "general_training", "lens_drawing",
-    "page_speed", "psf_stages", "render_truth", "same_bytes", "synth_statistics", "versus_optiland",
+    "page_speed", "psf_stages", "psf_study", "render_truth", "same_bytes", "synth_statistics", "versus_optiland",
 }  # fmt: skip
 RESULTS = sorted(path.stem for path in (FOLDER / "results").glob("*.json"))
 SEVERAL = {"same_bytes_gpu"}  # put together from several runs, which the script does not write
