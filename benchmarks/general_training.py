@@ -205,7 +205,7 @@ def make_psfs(arguments: argparse.Namespace) -> None:
 
 
 def make_psf_bank(arguments: argparse.Namespace) -> None:
-    """The bank that the training learns from, in WORK/bank, unless it is there."""
+    """The bank that the training learns from, in a folder of WORK, unless it is there."""
     from defocus.synth.bank import SettingPsfs, bank_batch, make_bank
 
     if (bank_folder(arguments) / "bank.json").is_file():
@@ -407,8 +407,9 @@ def train_general(arguments: argparse.Namespace) -> Path:
         "history": result.history, "events": events, "settings": config.as_json() | {"data": None},
     }  # fmt: skip
     (arguments.out / "general_train.json").write_text(json.dumps(facts, indent=1) + "\n")
-    long = ("settings", "history", "events", "gpu_busy_percent")
-    print(json.dumps({key: value for key, value in facts.items() if key not in long}))
+    print(
+        json.dumps({k: v for k, v in facts.items() if k not in ("settings", "history", "events", "gpu_busy_percent")})
+    )
     return out
 
 
@@ -546,7 +547,7 @@ def quick_inputs(arguments: argparse.Namespace) -> None:
     prepare(arguments)
 
 
-def command_line() -> argparse.ArgumentParser:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "stage", nargs="?", default="all", choices=("prepare", "data", "psfs", "bank", "train", "judge", "card", "all")
@@ -566,11 +567,6 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--index", type=Path, help="licences of the photographs: file, author, licence, source")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE")
-    return parser
-
-
-def main() -> None:
-    parser = command_line()
     arguments = read_arguments(parser)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if arguments.quick and arguments.work is None:

@@ -1,7 +1,7 @@
 """What the PSFs are worth that a network learns from: the one of `defocus deblur`, taught by PSFs of several kinds.
 
     python benchmarks/psf_study.py WORK --data PREPARED --photos MULTI_FOCUS [--minutes M] [--set KEY=VALUE] [--out F]
-    python benchmarks/psf_study.py --quick             # all of it, tiny, with two kinds
+    python benchmarks/psf_study.py --quick             # all of it, tiny, with discs alone
 
 Each kind (`general_training.KINDS`) gives a bank of the same lens settings, and each bank one training with each seed:
 the same network, photographs, scenes, noise and steps. All are judged on the same pairs by full synthesis through
@@ -10,8 +10,8 @@ truth (`real_pairs.py`; MULTI_FOCUS is a folder of theirs). Differences are of t
 scenes; the value of a picture is its mean over the seeds.
 
 PREPARED is what `general_training.py prepare` leaves. Without --steps the first training takes as many steps as
---minutes hold, and the others as many as it. WORK is a folder outside the repository; what is there is not made again.
-Writes psf_study.json and .md.
+--minutes hold, and the others as many as it. WORK is a folder outside the repository; PSFs, banks, trainings
+and judgements of pairs that are there are not made again. Writes psf_study.json and .md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from machine import amount, is_quick, machine, read_arguments, write_report
 
 TITLES = {"lens": "lenses", "paper": "the paper's", "gaussian": "Gaussians", "disk": "discs"}
 UNSEEN, REAL = "unseen lenses and scenes", "real photographs"
+RADII_PX = (0.0, 0.3, 2.0, 4.0, 8.0, 16.0)  # of the circle of confusion: levels of the banks' spreads
+EVERY = 4  # settings of a bank that are looked at
 
 
 def title(kind: str, seed: int) -> str:
@@ -74,9 +77,8 @@ def real_records(given: argparse.Namespace, test: Any, rows: dict[str, Path]) ->
     from defocus.evaluate.results import PictureRecord
     from defocus.evaluate.test_sets import open_test_set
 
-    device = given.device
     restorers = {"input": lambda image: image}
-    restorers |= {key: real_pairs.network(file, device, 2048) for key, file in rows.items()}
+    restorers |= {key: real_pairs.network(file, given.device, 2048) for key, file in rows.items()}
     records = []
     for picture in open_test_set("multi_focus", given.photos).images:
         measured = real_pairs.judged(picture, restorers, None)
@@ -88,19 +90,51 @@ def real_records(given: argparse.Namespace, test: Any, rows: dict[str, Path]) ->
     return records
 
 
+def spreads(given: argparse.Namespace, kind: str) -> list[float | None]:
+    """RMS spread of a bank's green PSFs along one axis, pixels: the mean of each level of the blur radius."""
+    import numpy as np
+
+    from defocus.synth.bank import Bank
+
+    bank = Bank.load(general.bank_folder(own_arguments(given, kind, given.seeds[0])))
+    psfs = np.asarray(bank.psfs[::EVERY, :, 1], float)
+    psfs /= psfs.sum((-2, -1), keepdims=True)
+    place = np.arange(psfs.shape[-1])
+    variances = []
+    for lines in (psfs.sum(-2), psfs.sum(-1)):
+        mean = (lines * place).sum(-1, keepdims=True)
+        variances.append((lines * (place - mean) ** 2).sum(-1))
+    spread, radius = np.sqrt(np.mean(variances, axis=0)), np.abs(bank.coc_px[::EVERY])
+    levels = [(low <= radius) & (radius < high) for low, high in pairwise(RADII_PX)]
+    return [float(spread[level].mean()) if level.any() else None for level in levels]
+
+
+def spread_table(rows: dict[str, list[float | None]]) -> str:
+    lines = ["| radius, px | " + " | ".join(map(TITLES.__getitem__, rows)) + " |", "| --- |" + " ---: |" * len(rows)]
+    for (low, high), values in zip(pairwise(RADII_PX), zip(*rows.values(), strict=True), strict=True):
+        lines.append(f"| {low:g}–{high:g} | " + " | ".join("–" if v is None else f"{v:.1f}" for v in values) + " |")
+    return "\n".join(lines)
+
+
 def report(given: argparse.Namespace, results: Any, groups: dict[str, list[Any]]) -> None:
     """Tables of the kinds, and of every training."""
     from defocus.evaluate.results import compare, pooled, seed_table
+    from defocus.restore.models.checkpoints import load_model
 
     several = len(given.seeds) > 1
     means = results
     if several:
         named = [(of[0].model_copy(update={"trained_on": kind}), of) for kind, of in groups.items()]
         means = pooled(results, named)
-    facts = json.loads((own_arguments(given, given.kinds[0], given.seeds[0]).out / "general_train.json").read_text())
+    first = own_arguments(given, given.kinds[0], given.seeds[0]).out
+    facts = json.loads((first / "general_train.json").read_text())
+    parameters = sum(weight.numel() for weight in load_model(first / "general.safetensors").parameters())
+    spread = {kind: spreads(given, kind) for kind in given.kinds}
     about = (
-        f"{facts['steps']:,} steps of {facts['batch']} crops of {facts['crop']} pixels, "
+        f"A network of {parameters:,} parameters, {facts['steps']:,} steps of {facts['batch']} crops of "
+        f"{facts['crop']} pixels, {facts['seconds']:.0f} s for the first training; "
         f"seeds {', '.join(map(str, given.seeds))}, {facts['device']}; banks of {given.settings} settings at most. "
+        f"Settings: `{' '.join(given.changes)}`. "
         "The value of a picture is its mean over the seeds; intervals are of scenes, not of seeds."
     )
     head, _, tables = compare(means).partition("\n")
@@ -109,8 +143,12 @@ def report(given: argparse.Namespace, results: Any, groups: dict[str, list[Any]]
         parts += ["## Each seed", "In brackets: less or more than the first row with the same seed."]
         for test in results.table.tests:
             parts += [f"{test.label}:", seed_table(results, test, groups, given.seeds)]
-    training = {key: facts[key] for key in ("device", "steps", "batch", "crop", "seconds", "settings")}
+    about_spread = "Spread (RMS, along one axis, pixels) of the green ones by the radius of the circle of confusion:"
+    parts += ["## PSFs of the banks", about_spread, spread_table(spread)]
+    training = {key: facts[key] for key in ("device", "steps", "batch", "crop", "seconds")}
+    training |= {"parameters": parameters, "settings": given.changes}
     numbers = {"machine": machine(("torch", "jax", "numpy")), "training": training, "bank_settings": given.settings,
+               "radii_px": RADII_PX, "spread_px": spread,
                "over_seeds": means.as_json(), "results": results.as_json()}  # fmt: skip
     write_report(given.out, "psf_study", numbers, "\n\n".join(parts) + "\n")
 
@@ -157,7 +195,7 @@ def main() -> None:
     parser.add_argument(
         "--kinds", nargs="+", choices=general.KINDS, default=amount(list(general.KINDS), quick=["disk"])
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=amount([0, 1], quick=[0, 1]))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--settings", type=int, default=amount(480, quick=4), help="lens settings of each bank")
     parser.add_argument("--tests", type=int, default=general.COUNTS["test"], help="test pairs at most")
     parser.add_argument("--minutes", type=float, default=1.5, help="of each training")
