@@ -98,7 +98,7 @@ def main() -> None:
         return pack(lenses, D_LINE_NM, shape), jnp.asarray(index)
 
     systems, index = packed(chosen)
-    program = wavefront_program(wavefront_on_sphere)
+    program = wavefront_program(wavefront_on_sphere, False)
 
     def pose(systems: System) -> Pose:
         return find_poses(systems, points.height, points.focus, points.shift, jnp.array(BATCH))

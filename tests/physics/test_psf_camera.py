@@ -19,18 +19,18 @@ from defocus.draw.psf_comparison import ZemaxComparison
 from defocus.errors import DefocusError, TraceError
 from defocus.lens import Lens, load_lens
 from defocus.optics.reference_sphere import signed_area
-from defocus.optics.system import common_bucket
 from defocus.optics.wavefront import PupilRays
 from defocus.point_requests import make_requests
-from defocus.psf import poses
+from defocus.psf import poses, wavefronts
 from defocus.psf.agreement import Agreement, compare_psfs
 from defocus.psf.bands import parse_bands
 from defocus.psf.engine import PsfOptions, TracedRequests
 from defocus.psf.method import PsfMethod
-from defocus.psf.poses import PoseCache, pose_shapes, system_shapes, systems_of
+from defocus.psf.poses import PoseCache
 from defocus.psf.pupil_function import pupil_shapes
 from defocus.psf.simple import disk, disk_outside
-from defocus.psf.wavefronts import wavefront_blocks, wavefront_on_sphere
+from defocus.psf.wavefronts import compile_many, wavefront_blocks, wavefront_on_sphere
+from defocus.stored_program import StoredProgram
 from defocus.tracing import check_number
 
 from ..formats.zemax_listing import zemax_listing
@@ -196,23 +196,6 @@ def test_methods_for_comparison_come_in_batches(summicron: Lens) -> None:
         camera.stopped(4.0, 5).psfs([3.0], size=16, method="fraunhofer")
 
 
-def test_programs_are_compiled_ahead_for_the_shapes_that_come(summicron: Lens) -> None:
-    """A GPU's programs are compiled before there are arrays: the shapes are written down twice."""
-    requests = make_requests([Camera(summicron)] * 2, [3.0, math.inf], [(0.0, 0.0), (0.3, 0.4)])
-    (block,) = wavefront_blocks(requests, parse_bands("d"))
-    rows, waves = block.arrays.pupil.wavelength.shape
-    bucket = common_bucket(summicron)
-    pairs = (
-        (block.arrays.pose, pose_shapes(rows)),
-        (block.arrays.pupil, pupil_shapes(rows, waves)),
-        (systems_of(requests, [0, 1], bucket), system_shapes(2, bucket)),
-    )
-    for arrays, shapes in pairs:
-        assert jax.tree.structure(arrays) == jax.tree.structure(shapes)
-        for array, shape in zip(jax.tree.leaves(arrays), jax.tree.leaves(shapes), strict=True):
-            assert (array.shape, array.dtype) == (shape.shape, shape.dtype)
-
-
 def test_poses_are_found_once_for_several_depths(summicron: Lens, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another depth takes the poses of the first; another field does not."""
     counts: list[int] = []
@@ -243,6 +226,35 @@ def test_poses_that_could_not_be_found_are_found_the_next_time(
     )
     assert cached.ok.all()
     assert np.array_equal(cached.psf, alone.psf)
+
+
+def test_what_is_compiled_ahead_is_what_many_requests_call(summicron: Lens, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's programs are compiled before there are arrays, of shapes that are written down; one that nobody calls costs
+    ten seconds."""
+    seen: list[tuple[object, ...]] = []
+
+    def look_up(self: StoredProgram, leaves: list[Any], tree: Any) -> Any:
+        """Instead of a program, zeros of its result's shapes."""
+        seen.append((id(self), tree, *((leaf.shape, str(leaf.dtype)) for leaf in leaves)))
+        result = jax.eval_shape(self._function, *jax.tree.unflatten(tree, leaves))
+        return lambda *_: jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), result)
+
+    camera, bands = Camera(summicron, focus_m=2.0), parse_bands("d")
+    requests = make_requests([camera] * 2, [2.0, 3.0], [(0.0, 0.4)] * 2)
+    monkeypatch.setattr(StoredProgram, "_program", look_up)
+    monkeypatch.setattr(wavefronts, "backend_kind", lambda: "gpu")
+    for work in compile_many(requests, bands):
+        work()
+    ahead = seen.copy()
+    seen.clear()
+    (block,) = wavefront_blocks(requests, bands, many=True)
+    assert len(set(ahead)) == 2  # poses, wavefronts
+    assert set(seen) == set(ahead)
+    pupil = block.arrays.pupil
+    shapes = pupil_shapes(*pupil.wavelength.shape)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), pupil) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), shapes
+    )
 
 
 def test_a_disc_without_end_is_flat() -> None:

@@ -24,7 +24,7 @@ from jaxtyping import Float
 MOST_SAMPLES = 8192  # a pupil function of 0.5 GiB
 SAMPLE_BUCKETS = {  # each size is a program of its own, which an accelerator takes long to compile
     "cpu": (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096),
-    "gpu": (768, 1536, 3072, 4096, MOST_SAMPLES),
+    "gpu": (768, 1152, 1536, 2304, 3072, 4096, MOST_SAMPLES),
 }
 SUPERSAMPLE_BUCKETS = {"cpu": (5, 9, 15, 25, 45), "gpu": (5, 15, 45)}  # odd: a point in the middle of each pixel
 FINEST = 1.5  # points per finest fringe

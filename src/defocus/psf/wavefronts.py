@@ -177,7 +177,7 @@ def compile_many(requests: Requests, bands: Bands, find: FindWavefront = wavefro
     rows = _many_at_once(waves)
     points = jax.tree.map(lambda _: shape_of(rows), requests.points)
     for bucket, _ in _groups(requests, "gpu"):
-        program = wavefront_program(find)
+        program = wavefront_program(find, False)
         if isinstance(program, StoredProgram):
             shapes = shape_of(rows, waves, bucket.surfaces + 1), shape_of(waves), points, pose_shapes(rows)
             work.append(partial(program.compile, system_shapes(rows, bucket), *shapes, shape_of(2, kind=int)))
@@ -236,7 +236,7 @@ def _concatenate(*batches: Wavefronts) -> Wavefronts:
 
 
 @lru_cache
-def wavefront_program(find: FindWavefront, few: bool = False) -> Callable[..., Wavefronts]:
+def wavefront_program(find: FindWavefront, few: bool) -> Callable[..., Wavefronts]:
     """The program that finds the wavefronts of a batch; for a `few` one that compiles fast and runs slowly."""
 
     def find_wavefronts(
