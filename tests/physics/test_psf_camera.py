@@ -229,7 +229,7 @@ def test_poses_that_could_not_be_found_are_found_the_next_time(
 
 
 def test_what_is_compiled_ahead_is_what_many_requests_call(summicron: Lens, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU's programs are compiled before there are arrays, of shapes that are written down; one that nobody calls costs
+    """A GPU's programs compile before there are arrays, for shapes that are written down. One that nobody calls costs
     ten seconds."""
     seen: list[tuple[object, ...]] = []
 
