@@ -13,7 +13,7 @@
 Scenes are composed of photographs without depth; lenses are the built-in ones and a folder's, those that pass the
 survey (`prepare` notes which). Photographs and lens families are divided among training, validation and test. WORK is a
 folder outside the repository; each stage goes on with what is there. `train` measures its speed in the first steps and
-takes as many as the minutes hold (or --steps); it writes the weights in half precision after each save and at the end
+takes as many as the minutes hold (or --steps), from --start's weights on where they are given; it writes the weights in half precision after each save and at the end
 (general.safetensors), the loss, and how busy the GPU was; `judge` writes general_training.json and .md. Nine files in
 all, none above 16 MiB.
 """
@@ -405,12 +405,22 @@ def train_general(arguments: argparse.Namespace) -> Path:
         "gpu_busy_percent": busy, "gpu_busy_mean": sum(busy) / len(busy) if busy else None,
         "gpu_memory_gb": torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None,
         "history": result.history, "events": events, "settings": config.as_json() | {"data": None},
+        "began_with": began_with(arguments.start) if arguments.start else None,
     }  # fmt: skip
     (arguments.out / "general_train.json").write_text(json.dumps(facts, indent=1) + "\n")
     print(
         json.dumps({k: v for k, v in facts.items() if k not in ("settings", "history", "events", "gpu_busy_percent")})
     )
     return out
+
+
+def began_with(weights: Path) -> dict[str, Any]:
+    """Which weights a training began with, and what they had been trained, by the card beside them."""
+    from defocus.files.ownership import file_sum
+
+    card = weights.with_suffix(".json")
+    earlier = json.loads(card.read_text())["training"] if card.is_file() else {"steps": 0, "seconds": 0.0}
+    return {"sha256": file_sum(weights), **{key: earlier[key] for key in ("steps", "seconds")}}
 
 
 def minutes_left(arguments: argparse.Namespace) -> float:
@@ -499,6 +509,9 @@ def write_card(arguments: argparse.Namespace) -> None:
     reports = {name: json.loads((arguments.out / f"general_{name}.json").read_text())
                for name in ("data", "bank", "train", "training")}  # fmt: skip
     training = {key: reports["train"][key] for key in ("steps", "batch", "crop", "seconds")}
+    start = reports["train"].get("began_with")
+    if start:
+        training |= {key: training[key] + start[key] for key in ("steps", "seconds")} | {"began_with": start}
     bank = {key: reports["bank"][key] for key in ("settings", "psfs")}
     card = {
         "name": "general", "sha256": file_sum(arguments.weights), "command": COMMAND,
@@ -518,6 +531,11 @@ def write_card(arguments: argparse.Namespace) -> None:
         f"{training['seconds'] / 60:.0f} minutes on one {reports['train']['device']}. `{COMMAND}` makes such weights "
         "again; the photographs are those below, 70 % of them for training."
     )
+    if start:
+        about += (
+            f" The last {reports['train']['steps']:,} steps began with the weights of those before (`--start`), SHA-256 "
+            f"{start['sha256']}."
+        )
     text = [
         "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "", about, "",
         "| photograph | author | licence | from |", "| --- | --- | --- | --- |",
