@@ -25,12 +25,12 @@ from defocus.photo import add_noise
 from defocus.synth.layouts import expected_files, member_name, pair_paths, picture_number, shard_bytes, shard_path
 from defocus.synth.metadata import (
     COLUMNS,
+    Checksums,
     PairStatistics,
     card_text,
     is_table_of,
     json_line,
     table_rows,
-    write_checksums,
     write_table,
 )
 from defocus.synth.pairs import role_noise
@@ -187,8 +187,10 @@ def test_checksums_as_sha256sum_reads_them(tmp_path: Path, layout: str) -> None:
 
 def test_checksums_need_no_second_look_at_pictures(tmp_path: Path) -> None:
     record = {"files": {"sharp": {"path": "a/b.png", "sha256": "ab", "bytes": 1}}}
-    file = io.BytesIO()
-    write_checksums(file, open_store(tmp_path), [record])
+    file, sums = io.BytesIO(), Checksums()
+    sums.add(record)
+    sums.write(file, open_store(tmp_path))
+    sums.close()
     assert file.getvalue() == b"ab  a/b.png\n"
 
 

@@ -15,10 +15,10 @@ import math
 import sqlite3
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
-from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
 
 import numpy as np
 from jaxtyping import Shaped
@@ -111,24 +111,36 @@ _PAIRS = {
 
 
 def write_metadata(plan: Plan, store: Store, ledger: Ledger, *, sample: bool = True) -> None:
-    """Plan, lines, table, sample figure, card and checksums of what is done; the same bytes for the same pairs."""
+    """Plan, lines, table, sample figure, card and checksums of what is done; the same bytes for the same pairs.
+
+    Records are read once for all of them: reading takes as long as writing.
+    """
     ledger.put("metadata", "{}")  # from here until all of them are written, nothing says what they should be
-    write_lines(store, ledger)
-    store.write(PLAN, _plan_file(plan, store))
-    with store.writing(TABLE) as file:
-        write_table(file, ledger.done())
-    statistics, names = PairStatistics(ledger.done()), [PLAN, JSON_LINES, TABLE, CARD]
-    if plan.output.layout != "webdataset":
-        names += write_rows(plan.output.layout, store, ledger.done())
-    if statistics.total and sample:
-        store.write(SAMPLE, _sample(store, ledger, statistics))
-        names.append(SAMPLE)
-    store.write(CARD, card_text(plan, statistics, sample=SAMPLE in names).encode())
-    with store.writing(CHECKSUMS) as file:
-        write_checksums(file, store, ledger.done(), names)
-    sums = {name: store.digest(name) for name in (*names, CHECKSUMS)}
-    ledger.put("metadata", json.dumps(sums))  # what differs from these was changed by somebody
     keep_facts(store, ledger)
+    store.write(PLAN, _plan_file(plan, store))
+    statistics = PairStatistics()
+    with closing(Checksums()) as sums:
+        with store.writing(JSON_LINES) as lines, store.writing(TABLE) as table, _RowFiles(plan, store) as row_files:
+            records = _shown(ledger.done(), lambda one: lines.write(json_line(one)), statistics.add, sums.add)
+            write_table(table, records, row_files.add)
+        names = [PLAN, JSON_LINES, TABLE, CARD, *row_files.names]
+        if statistics.total and sample:
+            store.write(SAMPLE, _sample(store, ledger, statistics))
+            names.append(SAMPLE)
+        store.write(CARD, card_text(plan, statistics, sample=SAMPLE in names).encode())
+        with store.writing(CHECKSUMS) as file:
+            sums.write(file, store, names)
+    digests = {name: store.digest(name) for name in (*names, CHECKSUMS)}
+    ledger.put("metadata", json.dumps(digests))  # what differs from these was changed by somebody
+    keep_facts(store, ledger)
+
+
+def _shown(records: Iterable[Record], *watch: Callable[[Record], Any]) -> Iterator[Record]:
+    """The records; each is shown to whoever watches before it goes on."""
+    for record in records:
+        for look in watch:
+            look(record)
+        yield record
 
 
 def is_metadata_of(plan: Plan, store: Store, ledger: Ledger) -> bool:
@@ -162,25 +174,42 @@ def json_line(record: Record) -> bytes:
     return _compact(record, str(record.get("id", ""))).encode() + b"\n"
 
 
-def write_rows(layout: str, store: Store, records: Iterable[Record]) -> list[str]:
-    """Write the rows that `datasets` reads into the folder of each split; the paths of the files. Records are in the
-    order of splits. Pictures that lie elsewhere, as DPDD's left and right views do, are left out."""
-    paths = []
-    for split, group in groupby(records, key=lambda record: record["split"]):
-        folder = split_folder(layout, split)
-        paths.append(f"{folder}/{ROWS}")
-        with store.writing(paths[-1]) as file:
-            for row in table_rows(group):
-                pictures = {key.removesuffix("_path"): row[key] for key in row if key.endswith("_path")}
-                line = {
-                    f"{role}_file_name": path.removeprefix(f"{folder}/")
-                    for role, path in pictures.items()
-                    if path.startswith(f"{folder}/")
-                }
-                line |= {name: row[name] for name in ROW_TEXTS} | {name: float(row[name]) for name in ROW_NUMBERS}
-                line |= {"stack_m": row["stack_m"]} if "stack_m" in row else {}
-                file.write(_compact(line, row["id"]).encode() + b"\n")
-    return paths
+class _RowFiles:
+    """The rows that `datasets` reads, in the folder of each split; shards hold their own.
+
+    Rows come in the order of splits. Pictures that lie elsewhere, as DPDD's left and right views do, are left out.
+    """
+
+    def __init__(self, plan: Plan, store: Store) -> None:
+        self.names: list[str] = []
+        self._layout, self._store = plan.output.layout, store
+        self._open = ExitStack()
+        self._folder = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def add(self, row: Record) -> None:
+        if self._layout == "webdataset":
+            return
+        folder = split_folder(self._layout, row["split"])
+        if folder != self._folder:
+            self._open.close()
+            self._folder = folder
+            self.names.append(f"{folder}/{ROWS}")
+            self._file = self._open.enter_context(self._store.writing(self.names[-1]))
+        pictures = {key.removesuffix("_path"): row[key] for key in row if key.endswith("_path")}
+        line = {
+            f"{role}_file_name": path.removeprefix(f"{folder}/")
+            for role, path in pictures.items()
+            if path.startswith(f"{folder}/")
+        }
+        line |= {name: row[name] for name in ROW_TEXTS} | {name: float(row[name]) for name in ROW_NUMBERS}
+        line |= {"stack_m": row["stack_m"]} if "stack_m" in row else {}
+        self._file.write(_compact(line, row["id"]).encode() + b"\n")
 
 
 # --- the table ---
@@ -228,10 +257,10 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def write_table(file: BinaryIO, records: Iterable[Record]) -> None:
-    """Write the table of the pairs as Parquet."""
+def write_table(file: BinaryIO, records: Iterable[Record], *watch: Callable[[Record], Any]) -> None:
+    """Write the table of the pairs as Parquet; whoever watches is shown each row."""
     columns, records = _with_columns(records)
-    schema, rows = _schema(columns), table_rows(records)
+    schema, rows = _schema(columns), _shown(table_rows(records), *watch)
     from pyarrow import concat_tables, parquet
 
     parts = (_arrow_table(part, columns, schema) for part in iter(lambda: list(islice(rows, AT_ONCE)), []))
@@ -276,7 +305,7 @@ def _schema(columns: Mapping[str, tuple[Kind, str]]) -> pyarrow.Schema:
 
 
 def _arrow_table(
-    rows: list[dict[str, Any]], columns: Mapping[str, tuple[Kind, str]], schema: pyarrow.Schema
+    rows: Sequence[Record], columns: Mapping[str, tuple[Kind, str]], schema: pyarrow.Schema
 ) -> pyarrow.Table:
     import pyarrow
 
@@ -300,18 +329,27 @@ def largest_blur_px(record: Record) -> float:
 # --- checksums ---
 
 
-def write_checksums(file: BinaryIO, store: Store, records: Iterable[Record], others: Iterable[str] = ()) -> None:
-    """Write lines that `sha256sum --check` reads, of all pictures or shards, and of `others` (paths of written files).
+class Checksums:
+    """Lines that `sha256sum --check` reads, of all pictures or shards and of other files; a temporary database sorts
+    them."""
 
-    Sums of pictures are those of the records; shards and the others are read. A temporary database sorts them.
-    """
-    with closing(sqlite3.connect("")) as sums:
-        sums.execute("CREATE TABLE sums (path TEXT PRIMARY KEY, digest TEXT) WITHOUT ROWID")
-        files = (about for record in records for about in record.get("files", {}).values())
+    def __init__(self) -> None:
+        self._sums = sqlite3.connect("")
+        self._sums.execute("CREATE TABLE sums (path TEXT PRIMARY KEY, digest TEXT) WITHOUT ROWID")
+
+    def close(self) -> None:
+        self._sums.close()
+
+    def add(self, record: Record) -> None:
+        """The sums of a record's pictures; of shards, which are read, there are none yet."""
+        files = record.get("files", {}).values()
         rows = ((about["path"], None if "member" in about else about["sha256"]) for about in files)
-        sums.executemany("INSERT OR REPLACE INTO sums VALUES (?, ?)", rows)
-        sums.executemany("INSERT OR REPLACE INTO sums VALUES (?, NULL)", ((path,) for path in others))
-        for path, digest in sums.execute("SELECT path, digest FROM sums ORDER BY path"):
+        self._sums.executemany("INSERT OR REPLACE INTO sums VALUES (?, ?)", rows)
+
+    def write(self, file: BinaryIO, store: Store, others: Iterable[str] = ()) -> None:
+        """Write them, in the order of paths; `others` (paths of written files) are read."""
+        self._sums.executemany("INSERT OR REPLACE INTO sums VALUES (?, NULL)", ((path,) for path in others))
+        for path, digest in self._sums.execute("SELECT path, digest FROM sums ORDER BY path"):
             file.write(f"{digest or store.digest(path)}  {path}\n".encode())
 
 
@@ -327,7 +365,7 @@ def read_checksums(text: str) -> dict[str, str]:
 class PairStatistics:
     """The numbers of a data set's pairs that cards and reports tell, without the records, which are read once."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[Record] = ()) -> None:
         self.values: dict[str, array[float]] = defaultdict(lambda: array("d"))  # of each pair
         self.numbers: dict[str, array[int]] = {split: array("q") for split in SPLITS}
         self.images: dict[str, set[str]] = {split: set() for split in SPLITS}
@@ -335,23 +373,27 @@ class PairStatistics:
         self.bytes = 0
         self.side_px = 0
         for record in records:
-            values = {
-                "blur_px": largest_blur_px(record),
-                "focus_m": record["focus_m"],
-                "nearest_m": record["depth_m"][0],
-                "farthest_m": record["depth_m"][1],
-                "field_radius": math.hypot(*record["field"]),
-                "f_number": record["f_number"],
-                "layers": len(record.get("layer_depth_m", ())),
-            }
-            for name, value in values.items():
-                self.values[name].append(value)
-            split = record["split"]
-            self.numbers[split].append(record["index"])
-            self.images[split].add(record["source"])
-            self.lenses[split][record["lens"]] += 1
-            self.bytes += sum(file["bytes"] for file in record.get("files", {}).values())
-            self.side_px = record["patch_px"]
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Count one more."""
+        values = {
+            "blur_px": largest_blur_px(record),
+            "focus_m": record["focus_m"],
+            "nearest_m": record["depth_m"][0],
+            "farthest_m": record["depth_m"][1],
+            "field_radius": math.hypot(*record["field"]),
+            "f_number": record["f_number"],
+            "layers": len(record.get("layer_depth_m", ())),
+        }
+        for name, value in values.items():
+            self.values[name].append(value)
+        split = record["split"]
+        self.numbers[split].append(record["index"])
+        self.images[split].add(record["source"])
+        self.lenses[split][record["lens"]] += 1
+        self.bytes += sum(file["bytes"] for file in record.get("files", {}).values())
+        self.side_px = record["patch_px"]
 
     @property
     def pairs(self) -> dict[str, int]:
