@@ -10,7 +10,16 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from defocus.errors import DatasetError
-from defocus.synth.bank import RUNGS, Bank, SettingPsfs, bank_batch, find_setting_psfs, make_bank
+from defocus.synth.bank import (
+    RUNGS,
+    SHARES,
+    Bank,
+    SettingPsfs,
+    _surfaces,
+    bank_batch,
+    find_setting_psfs,
+    make_bank,
+)
 from defocus.synth.lens_pool import find_lenses
 from defocus.synth.plan import Blur, make_plan
 
@@ -61,6 +70,15 @@ def test_a_point_leaves_a_scene_where_it_is(sharp_bank: Bank) -> None:
     error = np.sqrt(np.mean((blurred - sharp) ** 2))
     half = np.sqrt(np.mean((0.5 * (sharp[:, 1:] + sharp[:, :-1]) - sharp[:, 1:]) ** 2))
     assert error < 0.5 * half
+
+
+def test_batches_have_the_shares_of_scenes() -> None:
+    """In order, and each number as often as it should be: in a batch to one scene, over batches on average."""
+    batches = np.array([_surfaces(seed, 6) for seed in range(200)])
+    assert (np.diff(batches, axis=1) >= 0).all()
+    counts = np.array([(batches == number).sum(axis=1) for number in (1, 2, 3)]).T
+    assert np.abs(counts - 6 * np.array(SHARES)).max() < 1.0
+    assert counts.mean(axis=0) / 6 == pytest.approx(SHARES, abs=0.02)
 
 
 def test_blur_is_the_psf_s() -> None:

@@ -46,6 +46,7 @@ from .sources import find_sources
 
 RUNGS = 12  # depths of a setting
 SURFACES, EACH = 3, 2  # of a scene; layers of a surface
+SHARES = (0.35, 0.4, 0.25)  # of scenes with one, two and three surfaces
 RIM_PX = 16  # around a crop: what the blur mirrors in at the border is cut off
 OUTLINE_PX = 320
 LEAST_PX = 288  # a side, of a photograph
@@ -246,17 +247,24 @@ def bank_batch(bank: Bank, seed: Array | int, *, count: int, crop: int) -> tuple
     most = min(bank.outlines.shape[1], bank.lamps.shape[1], LEAST_PX) - 2 * RIM_PX
     if crop > most:
         raise DatasetError(f"crops of {crop} pixels; the scenes of this bank hold {most} at most")
-    keys = jax.random.split(jax.random.key(seed), count)
-    own = partial(_pair, bank, crop)
-    return jax.lax.map(own, keys, batch_size=AT_ONCE_PAIRS) if count > AT_ONCE_PAIRS else jax.vmap(own)(keys)
+    own, pairs = partial(_pair, bank, crop), (jax.random.split(jax.random.key(seed), count), _surfaces(seed, count))
+    if count <= AT_ONCE_PAIRS:
+        return jax.vmap(own)(*pairs)
+    return jax.lax.map(lambda pair: own(*pair), pairs, batch_size=AT_ONCE_PAIRS)
 
 
-def _pair(bank: Bank, crop: int, key: Array) -> tuple[Array, Array]:
-    """A scene, blurred and sharp."""
+def _surfaces(seed: Array | int, count: int) -> Int[Array, " count"]:
+    """How many surfaces each scene of a batch has, the fewest first: a layer that none beside it has costs nothing."""
+    places = (jnp.arange(count) + jax.random.uniform(jax.random.fold_in(jax.random.key(seed), count))) / count
+    return 1 + jnp.searchsorted(jnp.cumsum(jnp.array(SHARES)), places, side="right").clip(0, SURFACES - 1)
+
+
+def _pair(bank: Bank, crop: int, key: Array, surfaces: Int[Array, ""]) -> tuple[Array, Array]:
+    """A scene of so many surfaces, blurred and sharp."""
     side = crop + 2 * RIM_PX
     which, scene, levels, grain, turn = jax.random.split(key, 5)
     setting = jax.random.randint(which, (), 0, bank.psfs.shape[0])
-    stack, position, rung = _scene(bank, side, scene)
+    stack, position, rung = _scene(bank, side, scene, surfaces)
     coc, surface = bank.coc_px[setting][rung], jnp.repeat(jnp.arange(SURFACES), EACH)
     layers = StackLayers(coc, coc, jnp.ones(SURFACES * EACH, bool), surface, position)
     light = composite_stack(stack, layers, bank.psfs[setting][rung].astype(jnp.float32))
@@ -270,11 +278,10 @@ def _pair(bank: Bank, crop: int, key: Array) -> tuple[Array, Array]:
     return blurred, sharp
 
 
-def _scene(bank: Bank, side: int, key: Array) -> tuple[SurfaceStack, Array, Array]:
+def _scene(bank: Bank, side: int, key: Array, surfaces: Int[Array, ""]) -> tuple[SurfaceStack, Array, Array]:
     """Surfaces from far to near, the layer that each of their pixels is in, and the rung of each layer."""
-    number, rungs, slant, turn, paints, shapes = jax.random.split(key, 6)
+    rungs, slant, turn, paints, shapes = jax.random.split(key, 5)
     index = jnp.arange(SURFACES)[:, None, None]
-    surfaces = jax.random.choice(number, jnp.arange(1, SURFACES + 1), p=jnp.array([0.35, 0.4, 0.25]))
     colour = jax.vmap(partial(_paint, bank, side))(jax.random.split(paints, SURFACES))
     outlines = jax.vmap(partial(_window, bank.outlines, side))(jax.random.split(shapes, SURFACES)) / 255.0
     opacity = jnp.where(index == 0, 1.0, jnp.where(index < surfaces, outlines, 0.0)).astype(jnp.float32)
