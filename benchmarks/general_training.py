@@ -13,9 +13,9 @@
 Scenes are composed of photographs without depth; lenses are the built-in ones and a folder's, those that pass the
 survey (`prepare` notes which). Photographs and lens families are divided among training, validation and test. WORK is a
 folder outside the repository; each stage goes on with what is there. `train` measures its speed in the first steps and
-takes as many as the minutes hold (or --steps), from --start's weights on where they are given; it writes the weights in half precision after each save and at the end
-(general.safetensors), the loss, and how busy the GPU was; `judge` writes general_training.json and .md. Nine files in
-all, none above 16 MiB.
+takes as many as the minutes hold (or --steps), from the weights of --start on, beside which their card must be; it
+writes the weights in half precision after each save and at the end (general.safetensors), the loss, and how busy the
+GPU was; `judge` writes general_training.json and .md. Nine files in all, none above 16 MiB.
 """
 
 from __future__ import annotations
@@ -368,6 +368,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
 
     from defocus.restore import TrainConfig, train
 
+    start = earlier_training(arguments.start) if arguments.start else None
     minutes = None if arguments.steps else minutes_left(arguments)
     changes = [f"steps={arguments.steps or MOST_STEPS}", *(QUICK_TRAINING if is_quick() else []), *arguments.changes]
     if arguments.start:
@@ -405,7 +406,7 @@ def train_general(arguments: argparse.Namespace) -> Path:
         "gpu_busy_percent": busy, "gpu_busy_mean": sum(busy) / len(busy) if busy else None,
         "gpu_memory_gb": torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None,
         "history": result.history, "events": events, "settings": config.as_json() | {"data": None},
-        "began_with": began_with(arguments.start) if arguments.start else None,
+        "start": start,
     }  # fmt: skip
     (arguments.out / "general_train.json").write_text(json.dumps(facts, indent=1) + "\n")
     print(
@@ -414,13 +415,15 @@ def train_general(arguments: argparse.Namespace) -> Path:
     return out
 
 
-def began_with(weights: Path) -> dict[str, Any]:
-    """Which weights a training began with, and what they had been trained, by the card beside them."""
+def earlier_training(weights: Path) -> dict[str, Any]:
+    """What weights have been trained, by the card beside them."""
     from defocus.files.ownership import file_sum
 
-    card = weights.with_suffix(".json")
-    earlier = json.loads(card.read_text())["training"] if card.is_file() else {"steps": 0, "seconds": 0.0}
-    return {"sha256": file_sum(weights), **{key: earlier[key] for key in ("steps", "seconds")}}
+    file = weights.with_suffix(".json")
+    card = json.loads(file.read_text()) if file.is_file() else {}
+    if card.get("sha256") != file_sum(weights):
+        sys.exit(f"{file}: no card of these weights: how long they have been trained is to be known")
+    return {"sha256": card["sha256"], **{key: card["training"][key] for key in ("steps", "batch", "crop", "seconds")}}
 
 
 def minutes_left(arguments: argparse.Namespace) -> float:
@@ -476,7 +479,7 @@ def judge(arguments: argparse.Namespace) -> None:
     report = {"machine": machine(("torch", "numpy")), "device": device, "levels": levels, "pairs": rows}
     lines = [
         "# The network of `defocus deblur` on lenses and photographs that it has not seen", "",
-        f"{len(rows)} pairs; PSNR in dB, means over pairs; in brackets 95 % intervals of the mean gain.", "",
+        f"{len(rows)} pairs; PSNR in dB, means over pairs; 95 % intervals of the mean gain behind ±.", "",
         "| largest blur radius, px | pairs | blurred | restored | gain | after JPEG 90 | restored | sharp input |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
@@ -509,9 +512,11 @@ def write_card(arguments: argparse.Namespace) -> None:
     reports = {name: json.loads((arguments.out / f"general_{name}.json").read_text())
                for name in ("data", "bank", "train", "training")}  # fmt: skip
     training = {key: reports["train"][key] for key in ("steps", "batch", "crop", "seconds")}
-    start = reports["train"].get("began_with")
+    start = reports["train"].get("start")
     if start:
-        training |= {key: training[key] + start[key] for key in ("steps", "seconds")} | {"began_with": start}
+        if any(training[key] != start[key] for key in ("batch", "crop")):
+            sys.exit("--start: trained in other batches or crops: one number of steps would be of both")
+        training |= {key: training[key] + start[key] for key in ("steps", "seconds")} | {"start": start}
     bank = {key: reports["bank"][key] for key in ("settings", "psfs")}
     card = {
         "name": "general", "sha256": file_sum(arguments.weights), "command": COMMAND,
@@ -533,8 +538,8 @@ def write_card(arguments: argparse.Namespace) -> None:
     )
     if start:
         about += (
-            f" The last {reports['train']['steps']:,} steps began with the weights of those before (`--start`), SHA-256 "
-            f"{start['sha256']}."
+            f" The last {reports['train']['steps']:,} steps are a training of their own, which began with the weights of "
+            f"those before (`train WORK --minutes M --start WEIGHTS`), SHA-256 {start['sha256']}."
         )
     text = [
         "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "", about, "",

@@ -77,13 +77,6 @@ def test_lost_workers_lose_nothing_but_the_task_that_kills_them(engine: Engine, 
     assert done["wrong"] == Failure("ValueError: no such number")
 
 
-def test_a_worker_takes_several_tasks_at_once(engine: Engine, tmp_path: Path) -> None:
-    tasks = ["meet"] * 4 if isinstance(engine, LocalEngine) else ["meet"] * 2
-    if isinstance(engine, RayEngine):
-        engine.workers = 1  # which of them begins first nobody knows
-    assert list(engine.run(partial(Counter, str(tmp_path)), iter(tasks))) == [("meet", 0)] * len(tasks)
-
-
 def test_workers_are_kept_between_passes(engine: Engine, tmp_path: Path) -> None:
     """Those of a cluster have a device each."""
 

@@ -6,8 +6,8 @@ over a pixel follows from its Fourier coefficients, each times sinc(width / its 
 
     I(x) = Σ_q c_q exp(2πi q x / P),   ⟨I⟩ over b around x = Σ_q c_q sinc(q b / P) exp(2πi q x / P).
 
-They are those of the pupil's transform filled up with zeros to twice its length, or, in four quarters, every second one
-of each axis: those of the transform as it is, moved by half a step or not.
+The samples are the transform of a pupil that is filled up with zeros to twice its length. Every second one along each
+axis is the transform of the pupil as it is, moved by half a step or not: four quarters, one after the other.
 
 Points (`propagate.intensity`) cost their number times that of the samples and are cheaper in small windows, or where
 few suffice; where a pixel holds dozens of fringes this takes a hundredth of their work.
@@ -50,7 +50,7 @@ def pixel_intensity(
 ) -> Intensity:
     """One PSF: `pixel` in mm, `samples` cells across the pupil; `parts` of a pixel are integrated on their own."""
     cells, energy, amplitude = sample_pupil(pupil, samples, dtype)
-    # The barrier keeps a GPU from sampling the pupil wherever it fills up with zeros, and once for each quarter.
+    # The barrier: the pupil is sampled once, not wherever it is filled up with zeros, nor for each quarter.
     cells = jax.lax.optimization_barrier(cells)  # type: ignore[no-untyped-call]
     x = window_axis(size, pixel, parts)
     y = -x
@@ -98,7 +98,7 @@ def _means(
 ) -> Float[Array, "points length"]:
     """The matrix that takes a line, which holds one period 1 / `turns`, to its means over `step` mm around each x.
 
-    It is the way to the line's coefficients and back.
+    One product in place of a transform to the line's coefficients, their weights, and a sum at every x.
     """
     q = jnp.arange(length // 2)
     waves = x[:, None] * turns * q

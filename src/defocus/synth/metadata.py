@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, cast
 
 import numpy as np
 from jaxtyping import Shaped
@@ -120,8 +120,13 @@ def write_metadata(plan: Plan, store: Store, ledger: Ledger, *, sample: bool = T
     store.write(PLAN, _plan_file(plan, store))
     statistics = PairStatistics()
     with closing(Checksums()) as sums:
-        with store.writing(JSON_LINES) as lines, store.writing(TABLE) as table, _RowFiles(plan, store) as row_files:
-            records = _shown(ledger.done(), lambda one: lines.write(json_line(one)), statistics.add, sums.add)
+        with (
+            closing(ledger.done()) as done,
+            store.writing(JSON_LINES) as lines,
+            store.writing(TABLE) as table,
+            _RowFiles(plan, store) as row_files,
+        ):
+            records = _pass_on(done, lambda one: lines.write(json_line(one)), statistics.add, sums.add)
             write_table(table, records, row_files.add)
         names = [PLAN, JSON_LINES, TABLE, CARD, *row_files.names]
         if statistics.total and sample:
@@ -135,11 +140,11 @@ def write_metadata(plan: Plan, store: Store, ledger: Ledger, *, sample: bool = T
     keep_facts(store, ledger)
 
 
-def _shown(records: Iterable[Record], *watch: Callable[[Record], Any]) -> Iterator[Record]:
-    """The records; each is shown to whoever watches before it goes on."""
+def _pass_on(records: Iterable[Record], *readers: Callable[[Record], Any]) -> Iterator[Record]:
+    """The records, each after all `readers` have had it."""
     for record in records:
-        for look in watch:
-            look(record)
+        for read in readers:
+            read(record)
         yield record
 
 
@@ -184,7 +189,7 @@ class _RowFiles:
         self.names: list[str] = []
         self._layout, self._store = plan.output.layout, store
         self._open = ExitStack()
-        self._folder = ""
+        self._folder, self._file = "", cast(BinaryIO, None)  # of the split that rows come of
 
     def __enter__(self) -> Self:
         return self
@@ -257,10 +262,10 @@ def table_rows(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def write_table(file: BinaryIO, records: Iterable[Record], *watch: Callable[[Record], Any]) -> None:
-    """Write the table of the pairs as Parquet; whoever watches is shown each row."""
+def write_table(file: BinaryIO, records: Iterable[Record], *readers: Callable[[Record], Any]) -> None:
+    """Write the table of the pairs as Parquet; `readers` have each row before."""
     columns, records = _with_columns(records)
-    schema, rows = _schema(columns), _shown(table_rows(records), *watch)
+    schema, rows = _schema(columns), _pass_on(table_rows(records), *readers)
     from pyarrow import concat_tables, parquet
 
     parts = (_arrow_table(part, columns, schema) for part in iter(lambda: list(islice(rows, AT_ONCE)), []))

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from ...errors import DatasetError, first_line
 
 TRIES = 3
-CALLS = 8  # that a worker of another process takes at once, at most: as many as it has room for are made
 
 
 class TaskWorker(Protocol):

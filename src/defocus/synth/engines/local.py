@@ -1,29 +1,24 @@
 """Workers of this machine: with one, this process itself; with several, processes that are replaced when one dies.
 
-A process takes as many tasks at once as its worker has room for, each over a pipe of its own. Threads of one process
-wait for Python's lock, processes for their turn on a GPU, and each compiles or loads its own programs.
+A GPU is best served by one worker, whose threads share what is compiled.
 """
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
-import pickle
 import signal
-import traceback
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from threading import Thread
 from typing import Any
 
-from . import CALLS, Engine, Start, TaskWorker, leave_room
+from . import Engine, Start, TaskWorker, leave_room
 
-
-class WorkerLostError(Exception):
-    """The process of a worker ended before its task did."""
+_worker: TaskWorker | None = None  # of a worker process
+_start: Start | None = None
 
 
 class LocalEngine(Engine):
@@ -47,114 +42,55 @@ class LocalEngine(Engine):
         return start() if self.in_process else _Processes(start, self.workers)
 
     def lost(self, error: BaseException) -> bool:
-        return isinstance(error, WorkerLostError)
+        return isinstance(error, BrokenProcessPool)
 
 
 class _Processes:
-    """Some processes. Where one is found dead, another begins."""
+    """A pool of processes. One that dies takes the pool with it: another is made, and dispatching tries again.
+
+    Processes end when the leader closes its end of a pipe, or dies.
+    """
 
     def __init__(self, start: Start, workers: int) -> None:
-        self._start = start
-        self._processes = [_Process(start) for _ in range(workers)]
-        self.room = sum(process.room for process in self._processes)
+        self._start, self._workers = start, workers
+        self.room = workers + 1  # one is on its way while its worker ends the one before
+        self._pool, self._leash = self._begin_pool()
 
-    def begin(self, task: Any) -> Future[Any]:
-        for number, process in enumerate(self._processes):
-            if not process.alive:
-                process.close()
-                self._processes[number] = _Process(self._start)
-        return max(self._processes, key=lambda process: process.room - process.busy).begin(task)
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.close()
-
-
-class _Process:
-    """This side of a worker process, which ends when this side closes, or dies."""
-
-    def __init__(self, start: Start) -> None:
+    def _begin_pool(self) -> tuple[ProcessPoolExecutor, Connection]:
         context = multiprocessing.get_context("spawn")
-        self._control, control = context.Pipe()
-        pipes = [context.Pipe() for _ in range(CALLS)]
-        ends = [end for _, end in pipes]
-        self._process = context.Process(target=_serve, args=(start, control, ends), daemon=True)
-        self._process.start()
-        for end in (control, *ends):
-            end.close()
-        self._free = deque(pipe for pipe, _ in pipes)
-        self._threads = ThreadPoolExecutor(CALLS, thread_name_prefix="worker")
-        self._lost = False  # known before the system says so
-
-    @property
-    def alive(self) -> bool:
-        return not self._lost and self._process.is_alive()
-
-    @property
-    def busy(self) -> int:
-        """How many tasks it is at."""
-        return CALLS - len(self._free)
-
-    @functools.cached_property
-    def room(self) -> int:
-        """Of its worker, which has begun then; 1 of one that could not."""
-        with suppress(EOFError, OSError):
-            return min(self._control.recv(), CALLS)
-        return 1
+        end, leash = context.Pipe(duplex=False)
+        return ProcessPoolExecutor(self._workers, context, _begin_process, (self._start, end)), leash
 
     def begin(self, task: Any) -> Future[Any]:
-        return self._threads.submit(self._do, self._free.popleft(), task)
-
-    def _do(self, pipe: Connection, task: Any) -> Any:
         try:
-            pipe.send(task)
-            value, error = pipe.recv()
-        except (EOFError, OSError) as broken:
-            self._lost = True
-            raise WorkerLostError("the process of a worker ended") from broken
-        finally:
-            self._free.append(pipe)
-        if error is not None:
-            raise error
-        return value
+            return self._pool.submit(_do, task)
+        except BrokenProcessPool:
+            self.close()
+            self._pool, self._leash = self._begin_pool()
+            return self._pool.submit(_do, task)
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._threads.shutdown()
-        for pipe in (self._control, *self._free):
-            pipe.close()
+        self._leash.close()
+        self._pool.shutdown(cancel_futures=True)
 
 
-def _serve(start: Start, control: Connection, pipes: list[Connection]) -> None:
-    """The worker process. An error of the worker's beginning is that of each task."""
+def _begin_process(start: Start, end: Connection) -> None:
+    global _start  # noqa: PLW0603
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader decides
     leave_room()
-    begun: Future[TaskWorker] = Future()
-    try:
-        begun.set_result(start())
-    except BaseException as error:
-        begun.set_exception(error)
-    for pipe in pipes:
-        Thread(target=_answer, args=(begun, pipe), daemon=True).start()
+    threading.Thread(target=_end_with_leader, args=(end,), daemon=True).start()
+    _start = start
+
+
+def _end_with_leader(end: Connection) -> None:
     with suppress(EOFError, OSError):
-        control.send(1 if begun.exception() else begun.result().room)
-        control.recv()  # nothing comes but the end
+        end.recv()
     os._exit(0)
 
 
-def _answer(begun: Future[TaskWorker], pipe: Connection) -> None:
-    """Do the tasks that come over a pipe, one after the other."""
-    with suppress(EOFError, OSError):
-        while True:
-            task = pipe.recv()
-            answer: tuple[Any, BaseException | None]
-            try:
-                answer = begun.result().begin(task).result(), None
-            except BaseException as error:
-                error.add_note("".join(traceback.format_exception(error)))  # which does not travel
-                answer = None, error
-            try:
-                pipe.send(answer)
-            except (TypeError, AttributeError, pickle.PicklingError) as error:  # of something that does not either
-                pipe.send((None, error))
+def _do(task: Any) -> Any:
+    global _worker  # noqa: PLW0603
+    if _worker is None:
+        assert _start is not None
+        _worker = _start()
+    return _worker.begin(task).result()

@@ -21,10 +21,11 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import DatasetError, MissingExtraError, first_line
-from . import CALLS, Engine, Start, TaskWorker, leave_room
+from . import Engine, Start, TaskWorker, leave_room
 
 STORE_BYTES = 128 * 2**20  # of a cluster that is started here: a job and small results
 RESTARTS = 20  # of each actor
+CALLS = 8  # that an actor takes at once, at most: as many as its worker has room for are made
 
 
 class RayEngine(Engine):
