@@ -538,8 +538,8 @@ def write_card(arguments: argparse.Namespace) -> None:
     )
     if start:
         about += (
-            f" The last {reports['train']['steps']:,} steps are a training of their own, which began with the weights of "
-            f"those before (`train WORK --minutes M --start WEIGHTS`), SHA-256 {start['sha256']}."
+            f" The last {reports['train']['steps']:,} steps are a training of their own, which began with the weights "
+            f"of those before (`train WORK --minutes M --start WEIGHTS`), SHA-256 {start['sha256']}."
         )
     text = [
         "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "", about, "",

@@ -122,14 +122,24 @@ class MissingPackageError(DefocusError):
     """A package that defocus depends on and that is not installed here."""
 
     def __init__(self, feature: str, package: str) -> None:
+        self.feature, self.package = feature, package
         super().__init__(f"{feature} needs the package {package}: pip install {package}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        """For workers, whose errors come to the leader by pickle, which would call it with the message."""
+        return type(self), (self.feature, self.package)
 
 
 class MissingExtraError(DefocusError):
     """An optional part of defocus that is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
+        self.feature, self.extra = feature, extra
         super().__init__(f"{feature} needs the extra [{extra}]: pip install 'defocus[{extra}]'")
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        """As above."""
+        return type(self), (self.feature, self.extra)
 
 
 class PlanError(FileError):

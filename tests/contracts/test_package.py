@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import defocus
+from defocus.errors import MissingExtraError, MissingPackageError
 from defocus.srgb import from_srgb, to_srgb
 
 ROOT = Path(defocus.__file__).parent
@@ -112,6 +114,13 @@ def _names(node: ast.AST) -> list[str]:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = defocus.nothing
+
+
+@pytest.mark.parametrize("kind", [MissingPackageError, MissingExtraError])
+def test_what_is_missing_is_told_by_workers(kind: type[MissingPackageError | MissingExtraError]) -> None:
+    """Errors of other processes come as pickles."""
+    error = kind("the table", "pyarrow")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def test_the_srgb_curve_is_written_once() -> None:

@@ -13,7 +13,7 @@ import sqlite3
 from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -225,7 +225,7 @@ class Ledger:
             for identity, state, reason, record in rows:
                 yield identity, state, reason, json.loads(record) if record else {}
 
-    def done(self) -> Iterator[dict[str, Any]]:
+    def done(self) -> Generator[dict[str, Any], None, None]:
         """Records of all pairs, in the order of splits and numbers."""
         return (record for _, _, _, record in self.items(status="done"))
 
