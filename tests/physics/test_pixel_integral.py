@@ -12,7 +12,7 @@ import pytest
 
 from defocus import Camera
 from defocus.lens import load_lens
-from defocus.psf.pixel_integral import _density, is_cheaper, pixel_intensity
+from defocus.psf.pixel_integral import is_cheaper, pixel_intensity
 from defocus.psf.propagate import intensity
 from defocus.stored_program import QUICK
 
@@ -50,15 +50,3 @@ def test_it_is_taken_where_points_cost_more() -> None:
     assert is_cheaper(samples, points, 64).tolist() == [False, False, True, False, False]
     assert is_cheaper(samples, points, 256).tolist() == [True, True, True, True, False]
     assert not is_cheaper(samples, np.zeros_like(points), 256).any()  # rays
-
-
-def test_quarters_are_every_second_place_of_the_whole() -> None:
-    """A processor takes the first, a GPU the other."""
-    real, imaginary = np.random.default_rng(1).normal(size=(2, 24, 24))
-    cells = jnp.asarray(real + 1j * imaginary)
-    whole = np.asarray(_density(cells, 48, (0, 0)))
-    assert whole == pytest.approx(np.abs(np.fft.fft2(cells, (48, 48))) ** 2)
-    for row in (0, 1):
-        for column in (0, 1):
-            quarter = np.asarray(_density(cells, 24, (row, column)))
-            assert quarter == pytest.approx(whole[row::2, column::2])

@@ -6,9 +6,6 @@ over a pixel follows from its Fourier coefficients, each times sinc(width / its 
 
     I(x) = Σ_q c_q exp(2πi q x / P),   ⟨I⟩ over b around x = Σ_q c_q sinc(q b / P) exp(2πi q x / P).
 
-The samples are the transform of a pupil that is filled up with zeros to twice its length. Every second one along each
-axis is the transform of the pupil as it is, moved by half a step or not: four quarters, one after the other.
-
 Points (`propagate.intensity`) cost their number times that of the samples and are cheaper in small windows, or where
 few suffice; where a pixel holds dozens of fringes this takes a hundredth of their work.
 """
@@ -18,13 +15,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .propagate import Intensity, unbend, window_axis
 from .pupil_function import PupilFunction, sample_pupil
 
 PARTS = 3  # of a pixel, along each axis: a slant of the light moves them between pixels
-MOST_CELLS = 4096  # across the pupil: waves of 0.5 GiB on a GPU
+MOST_CELLS = 4096  # across the pupil: waves of 0.5 GiB
 
 
 def is_cheaper(
@@ -50,23 +47,18 @@ def pixel_intensity(
 ) -> Intensity:
     """One PSF: `pixel` in mm, `samples` cells across the pupil; `parts` of a pixel are integrated on their own."""
     cells, energy, amplitude = sample_pupil(pupil, samples, dtype)
-    # The barrier: the pupil is sampled once, not wherever it is filled up with zeros, nor for each quarter.
+    length = 2 * samples
+    # |F⁻¹|² is |F|² turned by 180°: the forward transform spares a pass that divides. The barrier keeps a GPU from
+    # sampling the pupil wherever it fills up with zeros; one axis after the other, half of the lines are not there.
     cells = jax.lax.optimization_barrier(cells)  # type: ignore[no-untyped-call]
+    wave = jnp.fft.fft(jnp.fft.fft(cells, length, axis=1).T, length, axis=1).T
+    density = wave.real**2 + wave.imag**2
+    strehl = jnp.max(density) / amplitude**2
     x = window_axis(size, pixel, parts)
     y = -x
     step = pixel / parts
     turns = -pupil.half * 2.0 / (samples * pupil.wavelength)  # −Δs / λ: one over the period
-    across, along = (_means(own, step, turn, 2 * samples, dtype) for own, turn in ((x, turns[0]), (y, turns[1])))
-    shares = 2 if jax.default_backend() == "cpu" else 1  # along each axis: a quarter stays in a processor's cache
-    means, brightest = jnp.zeros((len(y), len(x)), dtype), jnp.zeros((), dtype)
-    for row in range(shares):
-        lines = jnp.zeros((2 * samples // shares, len(x)), dtype)
-        for column in range(shares):
-            density = _density(cells, 2 * samples // shares, (row, column))
-            brightest = jnp.maximum(brightest, jnp.max(density))
-            lines += density @ across[:, column::shares].T
-        means += along[:, row::shares] @ lines
-    strehl = brightest / amplitude**2
+    means = _means(_means(density, x, step, turns[0]).T, y, step, turns[1]).T
     cell = 4.0 * pupil.half[0] * pupil.half[1] / samples**2
     total = pupil.wavelength**2 * energy
     fine = unbend(means, x, y, step, pupil.bend) * (cell * step**2 / total).astype(dtype)
@@ -74,34 +66,17 @@ def pixel_intensity(
     return Intensity(pixels, jnp.sum(pixels, dtype=jnp.float64), strehl, energy * cell)
 
 
-def _density(
-    cells: Complex[Array, "samples samples"], length: int, moved: tuple[int, int]
-) -> Float[Array, "length length"]:
-    """Intensity at `length` places of a period along each axis, rows and columns `moved` by so many halves of a step.
-
-    |F⁻¹|² is |F|² turned by 180°: the forward transform spares a pass that divides.
-    """
-    samples, real = len(cells), cells.real.dtype
-    angle = jnp.arange(samples, dtype=real) * (-jnp.pi / samples)
-    half_step = jax.lax.complex(jnp.cos(angle), jnp.sin(angle))
-    cells = cells * half_step[:, None] if moved[0] else cells
-    cells = cells * half_step if moved[1] else cells
-    if length == samples:
-        wave = jnp.fft.fft2(cells)
-    else:  # one axis after the other, half of the lines are not there
-        wave = jnp.fft.fft(jnp.fft.fft(cells, length, axis=1).T, length, axis=1).T
-    return wave.real**2 + wave.imag**2
-
-
 def _means(
-    x: Float[Array, " points"], step: Float[Array, ""], turns: Float[Array, ""], length: int, dtype: jnp.dtype
-) -> Float[Array, "points length"]:
-    """The matrix that takes a line, which holds one period 1 / `turns`, to its means over `step` mm around each x.
+    density: Float[Array, "lines length"], x: Float[Array, " points"], step: Float[Array, ""], turns: Float[Array, ""]
+) -> Float[Array, "lines points"]:
+    """Means over `step` mm around each x, of lines that hold one period 1 / `turns` each.
 
-    One product in place of a transform to the line's coefficients, their weights, and a sum at every x.
+    The way to a line's coefficients and back to its means is one matrix.
     """
+    length = density.shape[1]
     q = jnp.arange(length // 2)
     waves = x[:, None] * turns * q
-    angle = (2.0 * jnp.pi * (waves - jnp.round(waves))).astype(dtype)
-    weight = jnp.sinc(q * (step * turns)).astype(dtype)
-    return jnp.fft.irfft(jax.lax.complex(weight * jnp.cos(angle), -weight * jnp.sin(angle)), length, axis=1)
+    angle = (2.0 * jnp.pi * (waves - jnp.round(waves))).astype(density.dtype)
+    weight = jnp.sinc(q * (step * turns)).astype(density.dtype)
+    matrix = jnp.fft.irfft(jax.lax.complex(weight * jnp.cos(angle), -weight * jnp.sin(angle)), length, axis=1)
+    return density @ matrix.T
