@@ -70,6 +70,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 def test_lost_workers_lose_nothing_but_the_task_that_kills_them(engine: Engine, tmp_path: Path) -> None:
     done = squares(engine, tmp_path, "die once", "die", "wrong")
+    assert engine.losses > TRIES
     assert len(list(tmp_path.glob("worker-*"))) >= TRIES  # each loss is that of a worker which had begun
     assert done["die once"] == 0
     assert isinstance(done["die"], Failure)

@@ -46,6 +46,22 @@ def visible(folder: Path) -> dict[str, bytes]:
     return {path: data for path, data in contents(folder).items() if not path.startswith(".")}
 
 
+def test_what_a_lost_worker_was_writing_is_removed(data_set: Path) -> None:
+    """By the run that lost it, not by the next."""
+    picture = next(data_set.glob("train_c/source/*.png"))
+    picture.unlink()
+    rest, engine = picture.with_name(f".{picture.name}.{12 * 'a'}.part"), LocalEngine(1)
+    engine.losses = 1
+
+    def watch(progress: Progress) -> None:
+        if progress.stage == "making pairs":
+            rest.touch()
+
+    assert run_plan(make_plan(TINY), data_set, engine, watch=watch).complete
+    assert picture.exists()
+    assert not rest.exists()
+
+
 # --- whose it is ---
 
 

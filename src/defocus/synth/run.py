@@ -155,7 +155,7 @@ def run_plan(
             engine.close()
             ledger.end_run(number, time.time(), progress.pairs_now, progress.seconds)
         progress.show("writing the metadata", watch)
-        lead.require()
+        _tidy_up(lead, engine)
         resumption.set_aside()
         changed = lost or progress.pairs_now > 0 or not is_metadata_of(plan, store, ledger)
         for split in plan.splits:
@@ -168,6 +168,13 @@ def run_plan(
             write_metadata(plan, store, ledger)
         lead.give_back()
         return _summary(plan, ledger, time.time() - began, limited, progress.notices)
+
+
+def _tidy_up(lead: Lead, engine: Engine) -> None:
+    """Where workers were lost, remove what they were writing, if the lead is still ours."""
+    lead.require()
+    if engine.losses:
+        lead.store.sweep()
 
 
 def _compile_ahead(plan: Plan, engine: Engine, ledger: Ledger) -> Future[None]:

@@ -53,6 +53,7 @@ class Engine(ABC):
         if workers < 1:
             raise DatasetError(f"{workers} workers; expected 1 or more")
         self.workers = workers
+        self.losses = 0  # of tasks whose worker was lost: what it was writing then is still there
         self._start: Start | None = None
         self._crew: TaskWorker | None = None
 
@@ -125,6 +126,7 @@ class Engine(ABC):
                     yield task, _failure(error)
                 else:
                     losses[number] += 1
+                    self.losses += 1
                     if losses[number] < TRIES:
                         waiting.appendleft((number, task))
                     else:
