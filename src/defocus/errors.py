@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
 
@@ -118,28 +118,30 @@ class DepthError(FileError):
     """A depth map that cannot be used: unreadable, of another size than its photograph, or without valid depths."""
 
 
-class MissingPackageError(DefocusError):
+class _MissingPartError(DefocusError):
+    """Something that a feature needs and that is not installed here."""
+
+    advice: ClassVar[str]
+
+    def __init__(self, feature: str, part: str) -> None:
+        self._parts = feature, part
+        super().__init__(f"{feature} needs {self.advice.format(part)}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        """A worker's errors come to the leader by pickle, which would call the class with the message."""
+        return type(self), self._parts
+
+
+class MissingPackageError(_MissingPartError):
     """A package that defocus depends on and that is not installed here."""
 
-    def __init__(self, feature: str, package: str) -> None:
-        self.feature, self.package = feature, package
-        super().__init__(f"{feature} needs the package {package}: pip install {package}")
-
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        """For workers, whose errors come to the leader by pickle, which would call it with the message."""
-        return type(self), (self.feature, self.package)
+    advice = "the package {0}: pip install {0}"
 
 
-class MissingExtraError(DefocusError):
+class MissingExtraError(_MissingPartError):
     """An optional part of defocus that is not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        self.feature, self.extra = feature, extra
-        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'defocus[{extra}]'")
-
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        """As above."""
-        return type(self), (self.feature, self.extra)
+    advice = "the extra [{0}]: pip install 'defocus[{0}]'"
 
 
 class PlanError(FileError):

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
 
 import numpy as np
 from jaxtyping import Shaped
@@ -182,14 +182,13 @@ def json_line(record: Record) -> bytes:
 class _RowFiles:
     """The rows that `datasets` reads, in the folder of each split; shards hold their own.
 
-    Rows come in the order of splits. Pictures that lie elsewhere, as DPDD's left and right views do, are left out.
+    Pictures that lie elsewhere, as DPDD's left and right views do, are left out.
     """
 
     def __init__(self, plan: Plan, store: Store) -> None:
-        self.names: list[str] = []
         self._layout, self._store = plan.output.layout, store
         self._open = ExitStack()
-        self._folder, self._file = "", cast(BinaryIO, None)  # of the split that rows come of
+        self._files: dict[str, BinaryIO] = {}  # by their paths
 
     def __enter__(self) -> Self:
         return self
@@ -197,15 +196,18 @@ class _RowFiles:
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
+    @property
+    def names(self) -> list[str]:
+        """The paths of the files."""
+        return list(self._files)
+
     def add(self, row: Record) -> None:
         if self._layout == "webdataset":
             return
         folder = split_folder(self._layout, row["split"])
-        if folder != self._folder:
-            self._open.close()
-            self._folder = folder
-            self.names.append(f"{folder}/{ROWS}")
-            self._file = self._open.enter_context(self._store.writing(self.names[-1]))
+        name = f"{folder}/{ROWS}"
+        if name not in self._files:
+            self._files[name] = self._open.enter_context(self._store.writing(name))
         pictures = {key.removesuffix("_path"): row[key] for key in row if key.endswith("_path")}
         line = {
             f"{role}_file_name": path.removeprefix(f"{folder}/")
@@ -214,7 +216,7 @@ class _RowFiles:
         }
         line |= {name: row[name] for name in ROW_TEXTS} | {name: float(row[name]) for name in ROW_NUMBERS}
         line |= {"stack_m": row["stack_m"]} if "stack_m" in row else {}
-        self._file.write(_compact(line, row["id"]).encode() + b"\n")
+        self._files[name].write(_compact(line, row["id"]).encode() + b"\n")
 
 
 # --- the table ---

@@ -1,6 +1,7 @@
 """Workers of this machine: with one, this process itself; with several, processes that are replaced when one dies.
 
-A GPU is best served by one worker, whose threads share what is compiled.
+On a GPU the threads of one worker share what is compiled, and wait for Python's lock; several workers begin later and
+are faster in the end (docs/performance.md).
 """
 
 from __future__ import annotations
