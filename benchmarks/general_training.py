@@ -59,7 +59,7 @@ CHUNK = amount(96, quick=6)  # pairs made together
 SETTINGS_AT_ONCE = 48  # settings whose PSFs are computed together, and lie in one file
 COUNTS = amount({"test": 360, "validation": 48}, quick={"test": 3, "validation": 2})
 SEEDS = {"test": 1, "validation": 2}
-TRAIN_BLUR = {"levels_px": [1, 2, 4, 8, 16], "weights": [1.0, 1.5, 2.0, 2.0, 2.0]}
+TRAIN_BLUR = {"levels_px": [1, 2, 4, 8, 16], "weights": [0.8, 1.2, 1.8, 2.6, 3.6]}
 LEVELS = ((0.0, 2.0), (2.0, 8.0), (8.0, 16.5))
 TEST_BLUR = {"levels_px": [2, 8, 16], "weights": [1, 1, 1]}
 MOST_STEPS = 200_000

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,8 +16,10 @@ from defocus.errors import DatasetError
 from defocus.synth.bank import (
     RUNGS,
     SHARES,
+    SURFACES,
     Bank,
     SettingPsfs,
+    _scene,
     _surfaces,
     bank_batch,
     find_setting_psfs,
@@ -79,6 +84,21 @@ def test_batches_have_the_shares_of_scenes() -> None:
     counts = np.array([(batches == number).sum(axis=1) for number in (1, 2, 3)]).T
     assert np.abs(counts - 6 * np.array(SHARES)).max() < 1.0
     assert counts.mean(axis=0) / 6 == pytest.approx(SHARES, abs=0.02)
+
+
+@pytest.mark.parametrize("strongest", [0, 4, RUNGS - 1])
+def test_a_scene_is_blurred_as_much_as_its_setting(sharp_bank: Bank, strongest: int) -> None:
+    """One of its surfaces stands where the blur is largest, wherever that is; none is in front of a nearer one."""
+    keys = jax.random.split(jax.random.key(4), 60)
+    surfaces = jnp.arange(60) % SURFACES + 1
+    draw = jax.vmap(partial(_scene, jax.tree.map(jnp.asarray, sharp_bank), CROP), (0, 0, None))
+    stack, _, rungs = draw(keys, surfaces, jnp.int32(strongest))
+    first = np.asarray(rungs).reshape(60, SURFACES, -1)[:, :, 0]
+    there = np.arange(SURFACES) < np.asarray(surfaces)[:, None]
+    assert ((first == strongest) & there).any(axis=1).all()
+    assert (np.diff(first, axis=1) >= 0).all()
+    assert set(first[there]) == set(range(RUNGS))
+    assert not np.asarray(stack.opacity)[~there].any()
 
 
 def test_blur_is_the_psf_s() -> None:

@@ -3,9 +3,10 @@
 A bank is a folder of arrays of one split of a plan: PSFs of some thousand settings (a lens with its pixels, its focus
 and a place in the field) at `RUNGS` depths each, the plan's photographs, outlines and lamps. A setting's rungs stand at
 equal steps of blur radius between two radii, one more stands in the focus; all are moved by what the lens moves the
-focus, as pairs of `synth` are. A scene has one to three surfaces, flat or slanted; each step composes, blurs and
-exposes a whole batch in one program (`render.stack_composite`, `photo.isp`), on the device and beside whatever else
-runs there. What a full synthesis has beyond it: curved surfaces, more of them, PSFs at each layer's own depth.
+focus, as pairs of `synth` are. A scene has one to three surfaces, flat or slanted, one of them where its setting blurs
+most, so that a plan's `blur.weights` are those of the pairs; each step composes, blurs and exposes a whole batch in one
+program (`render.stack_composite`, `photo.isp`), on the device and beside whatever else runs there. What a full
+synthesis has beyond it: curved surfaces, more of them, PSFs at each layer's own depth.
 """
 
 from __future__ import annotations
@@ -264,7 +265,7 @@ def _pair(bank: Bank, crop: int, key: Array, surfaces: Int[Array, ""]) -> tuple[
     side = crop + 2 * RIM_PX
     which, scene, levels, grain, turn = jax.random.split(key, 5)
     setting = jax.random.randint(which, (), 0, bank.psfs.shape[0])
-    stack, position, rung = _scene(bank, side, scene, surfaces)
+    stack, position, rung = _scene(bank, side, scene, surfaces, jnp.abs(bank.coc_px[setting]).argmax())
     coc, surface = bank.coc_px[setting][rung], jnp.repeat(jnp.arange(SURFACES), EACH)
     layers = StackLayers(coc, coc, jnp.ones(SURFACES * EACH, bool), surface, position)
     light = composite_stack(stack, layers, bank.psfs[setting][rung].astype(jnp.float32))
@@ -278,15 +279,19 @@ def _pair(bank: Bank, crop: int, key: Array, surfaces: Int[Array, ""]) -> tuple[
     return blurred, sharp
 
 
-def _scene(bank: Bank, side: int, key: Array, surfaces: Int[Array, ""]) -> tuple[SurfaceStack, Array, Array]:
-    """Surfaces from far to near, the layer that each of their pixels is in, and the rung of each layer."""
+def _scene(
+    bank: Bank, side: int, key: Array, surfaces: Int[Array, ""], strongest: Int[Array, ""]
+) -> tuple[SurfaceStack, Array, Array]:
+    """Surfaces from far to near, one of them at the rung `strongest`; the layer that each of their pixels is in, and
+    the rung of each layer."""
     rungs, slant, turn, paints, shapes = jax.random.split(key, 5)
     index = jnp.arange(SURFACES)[:, None, None]
     colour = jax.vmap(partial(_paint, bank, side))(jax.random.split(paints, SURFACES))
     outlines = jax.vmap(partial(_window, bank.outlines, side))(jax.random.split(shapes, SURFACES)) / 255.0
     opacity = jnp.where(index == 0, 1.0, jnp.where(index < surfaces, outlines, 0.0)).astype(jnp.float32)
-    # Each surface stands at a rung, or is slanted over some of them.
-    begin = jnp.sort(jax.random.randint(rungs, (SURFACES,), 0, RUNGS))
+    # Each surface stands at a rung, or is slanted over some of them; those that are not there come last.
+    begin = jax.random.randint(rungs, (SURFACES,), 0, RUNGS).at[0].set(strongest)
+    begin = jnp.sort(jnp.where(jnp.arange(SURFACES) < surfaces, begin, RUNGS))
     stride = jax.random.randint(slant, (SURFACES,), -2, 4).clip(0)
     rung = jnp.minimum(begin[:, None] + stride[:, None] * jnp.arange(EACH), RUNGS - 1)
     turns = jax.random.uniform(turn, (SURFACES, 1, 1), jnp.float32, 0.0, 2.0 * math.pi)
