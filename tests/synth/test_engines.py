@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from defocus.errors import DatasetError, MissingExtraError
-from defocus.synth import tasks
+from defocus.synth import run, tasks, worker
 from defocus.synth.engines import TRIES, Engine, Failure
 from defocus.synth.engines.local import LocalEngine
 from defocus.synth.engines.ray import RayEngine
@@ -144,6 +144,21 @@ def test_pairs_of_a_cluster_are_the_same_bytes(
     assert sum(name.endswith("png") for name in actual) == 21
     assert actual.keys() == expected.keys()
     assert [name for name in expected if actual[name] != expected[name]] == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_programs_are_compiled_once_where_the_work_is(
+    tiny_plan: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """By the leader where it works itself, by each worker where that is another process."""
+    compiled = []
+    monkeypatch.setattr(worker, "compile_ahead", lambda work: compiled.extend(one.func.__name__ for one in work))
+    monkeypatch.setattr(run, "compile_psfs", lambda plan: compiled.append("by the leader"))
+    engine = LocalEngine(1)
+    engine.in_process = not elsewhere
+    monkeypatch.setattr(engine, "hire", lambda start: start())
+    assert run_plan(make_plan(tiny_plan), tmp_path / "pairs", engine).complete
+    assert compiled == ["compile_psfs" if elsewhere else "by the leader"]
 
 
 @pytest.mark.parametrize("pairs", [1, 128, 3000, 40_000])

@@ -145,7 +145,8 @@ def run_plan(
         try:
             by_name = {source.name: source for group in sources.values() for source in group}
             order = WorkOrder(plan, replace(lead, replans=resumption.replans), mark, lenses, by_name)
-            leader = _Leader(plan, store, ledger, engine, partial(PairWorker, order), progress, watch)
+            start = partial(PairWorker, order, ahead=not engine.in_process)
+            leader = _Leader(plan, store, ledger, engine, start, progress, watch)
             leader.draw([task for split in plan.splits for task in draw_tasks(plan, split, sources[split])])
             compiled.result()
             limited = leader.make(limit)
@@ -178,7 +179,8 @@ def _tidy_up(lead: Lead, engine: Engine) -> None:
 
 
 def _compile_ahead(plan: Plan, engine: Engine, ledger: Ledger) -> Future[None]:
-    """Begin to compile where this process works and there is something to make: lenses are surveyed meanwhile."""
+    """Begin to compile where this process works and there is something to make: lenses are surveyed meanwhile. Other
+    workers do so themselves."""
     planned = sum(plan.split(split).pairs for split in plan.splits)
     if not engine.in_process or ledger.counts().get("done", 0) >= planned:
         nothing: Future[None] = Future()

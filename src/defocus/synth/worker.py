@@ -8,14 +8,17 @@ from __future__ import annotations
 import socket
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 import jax
 
 from ..errors import DatasetError, DefocusError
 from ..files.ownership import Mark, read_mark
+from ..psf.propagation_plan import compile_ahead
 from .candidates import LensChoice, draw_candidates
 from .folder import Lead
+from .layer_psfs import compile_psfs
 from .lens_pool import LensPool
 from .pairs import Stopwatch, make_pairs
 from .plan import Plan, SplitName
@@ -42,7 +45,8 @@ class WorkOrder:
 class PairWorker:
     """Does tasks: on a processor one after the other, on a GPU a few side by side, so that it need not wait."""
 
-    def __init__(self, order: WorkOrder) -> None:
+    def __init__(self, order: WorkOrder, *, ahead: bool = False) -> None:
+        """`ahead`: begin to compile what pairs need, while candidates are drawn."""
         store = order.lead.store
         if read_mark(store) != order.mark:
             raise DatasetError(
@@ -60,6 +64,8 @@ class PairWorker:
         self._writer = PairWriter(order.lead, order.plan.output.layout)
         self._computers = ThreadPoolExecutor(side_by_side, thread_name_prefix="compute")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+        if ahead:
+            compile_ahead([partial(compile_psfs, order.plan)])
         self._first = Lock()
         self._compiled: set[str] = set()  # kinds of tasks whose programs are compiled
 
