@@ -424,14 +424,14 @@ class Camera(eqx.Module):
             if known is None or depth is None:
                 raise DefocusError("within jax.jit or jax.vmap the window is part of the program: give a size")
             size = window_for(known.circle_of_confusion_px(depth))
-        samples = options.samples
-        if samples is None:
+        most_samples = options.samples
+        if most_samples is None:
             pitch = concrete(self.pixel_um)
             if pitch is None:
                 raise DefocusError("with pixels that jax.jit or jax.vmap knows only later, give samples=")
             data = _first_order(PackedLens.of(self.lens)) if known is None else known.first_order
             window = size * float(pitch) * 1e-3
-            samples = bucket(window_samples(float(data.na), window, min(bands.every_nm) * 1e-6))
+            most_samples = bucket(window_samples(float(data.na), window, min(bands.every_nm) * 1e-6))
         # In numpy where nothing is traced: each operation of JAX outside a program is a program of its own.
         xp: Any = jnp if is_traced(field) else np
         x, y = as_array(field[0]), as_array(field[1])
@@ -446,14 +446,15 @@ class Camera(eqx.Module):
             iris=self.iris,
         )
         facts = {
-            "bands": bands, "samples": samples, "size": size, "supersample": options.supersample or PURE_SUPERSAMPLE,
+            "bands": bands, "size": size, "supersample": options.supersample or PURE_SUPERSAMPLE,
             "side": SIDES[options.side], "dtype": jnp.float64,
         }  # fmt: skip
         lens = _without_zero_terms(self.optics.system), self.optics.indices(bands.every_nm)
         if known is not None and concrete((depth_m, field)) is not None:
-            array, report = differentiated_psf(**facts)(*lens, point)
+            psf = differentiated_psf(samples=options.samples, most_samples=most_samples, **facts)
+            array, report = psf(*lens, point)
         else:
-            array, report = point_psf(*lens, point, **facts)
+            array, report = point_psf(*lens, point, samples=most_samples, **facts)
         return Psf(array, bands, self.pixel_um, report)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -124,3 +125,22 @@ def test_a_gradient_through_a_psf() -> None:
         values = [float(pure(*(jnp.asarray(v + reach * s * (i == k)) for i, v in enumerate(at)))) for s in steps]
         difference = np.polynomial.polynomial.polyfit(steps, values, 5)[1] / reach
         assert float(gradient[k]) == pytest.approx(difference, rel=1e-5), k
+
+
+
+def test_a_gradient_takes_the_samples_that_its_blur_needs() -> None:
+    """As many as a PSF that nobody differentiates; within `jit`, where the blur is not known, all that a window holds."""
+    camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
+
+    def loss(depth_m: Float[Array, ""], **options: int) -> tuple[Float[Array, ""], dict[str, Any]]:
+        psf = camera.psf(depth_m, (0.3, 0.2), size=24, bands="d", supersample=3, **options)
+        return (psf.array**2).sum(), psf.report
+
+    (value, report), slope = jax.value_and_grad(loss, has_aux=True)(2.3)
+    engine = camera.psf(2.3, (0.3, 0.2), size=24, bands="d", supersample=3).report
+    assert int(report["samples"]) == engine["samples"] == 512
+    (fine_value, fine), fine_slope = jax.value_and_grad(loss, has_aux=True)(2.3, samples=1024)
+    assert int(fine["samples"]) == 1024
+    assert float(value) == pytest.approx(float(fine_value), rel=0.01)
+    assert float(slope) == pytest.approx(float(fine_slope), rel=0.02)
+    assert int(jax.jit(lambda depth_m: loss(depth_m)[1]["samples"])(2.3)) == 768

@@ -10,15 +10,18 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..optics.batch import over_lenses
 from ..optics.system import System
+from ..tracing import concrete
 from .bands import Bands
 from .engine import WORST_RESIDUAL, fold_bands
 from .poses import Points, find_pose
 from .propagate import Intensity, intensity
 from .pupil_function import PupilFunction
+from .sampling import MOST_SAMPLES, bucket, needed_samples
 from .stored_gradient import StoredGradient
 from .wavefronts import backend_kind, point_wavefronts
 
@@ -43,24 +46,25 @@ def point_psf(
     The stations are those of the engine, without grouping: the numbers of samples are part of the program. A point that
     has no PSF, which cannot be said by an error here, has one of nan.
     """
-    pupils, report = _point_pupils(system, index, point, bands=bands)
+    pupils, report, _ = _point_pupils(system, index, point, bands=bands)
     psf, about_light = _light_of_pupils(
         pupils, point.pixel, bands=bands, samples=samples, size=size, supersample=supersample, side=side, dtype=dtype
     )
     psf = jnp.where(report.pop("found") > 0.0, psf, jnp.nan)
-    return psf, about_light | report
+    return psf, about_light | report | {"samples": jnp.asarray(samples)}
 
 
 def _point_pupils(
     system: System, index: Float[Array, "waves media"], point: Points, *, bands: Bands
-) -> tuple[PupilFunction, dict[str, Array]]:
-    """The pupils of one point at all wavelengths, and what is reported of them; `found` is 1 or, without a PSF, 0."""
+) -> tuple[PupilFunction, dict[str, Array], tuple[Array, Array]]:
+    """The pupils of one point at all wavelengths, what is reported of them, and their radii and blurs, which decide how
+    many samples they take. `found` is 1 or, without a PSF, 0."""
     pose = find_pose(system, point.height, point.focus, point.shift)
     optics = point_wavefronts(system, index, jnp.asarray(bands.every_nm) * 1e-6, point, pose)
     wavefront = optics.wavefront
     fine = optics.in_front & pose.chief.found & jnp.all(wavefront.found)
     fine &= jnp.max(wavefront.residual_rms) <= WORST_RESIDUAL
-    return optics.pupil, {
+    report = {
         "found": fine.astype(float),
         "residual_waves": jnp.max(wavefront.residual_rms),
         "pupil_area": jnp.mean(wavefront.area),
@@ -69,6 +73,7 @@ def _point_pupils(
         "sensor_z_mm": pose.sensor_z,
         "blur_mm": jnp.max(jnp.abs(wavefront.blur)),
     }
+    return optics.pupil, report, (wavefront.radius, wavefront.blur)
 
 
 def _light_of_pupils(
@@ -101,14 +106,33 @@ def _light_of_pupils(
 
 
 @cache
-def differentiated_psf(*, bands: Bands, **facts: Any) -> Callable[..., tuple[Array, dict[str, Array]]]:
-    """`point_psf` with these keyword arguments, for `jax.grad` and `jax.jvp` outside of `jax.jit`: stored programs."""
+def differentiated_psf(
+    *, bands: Bands, samples: int | None, most_samples: int, size: int, **facts: Any
+) -> Callable[..., tuple[Array, dict[str, Array]]]:
+    """`point_psf` with these keyword arguments, for `jax.grad` and `jax.jvp` outside of `jax.jit`: stored programs.
+
+    Without `samples` they are those that the point needs, as in the engine, `most_samples` at most: known here, since
+    pupils and light are programs of their own.
+    """
     pupils_of = StoredGradient(_point_pupils, bands=bands)
-    light_of = StoredGradient(_light_of_pupils, quick=False, bands=bands, **facts)
+
+    @cache
+    def light_of(count: int) -> StoredGradient:
+        return StoredGradient(_light_of_pupils, quick=False, bands=bands, samples=count, size=size, **facts)
 
     def psf(system: System, index: Float[Any, "waves media"], point: Points) -> tuple[Array, dict[str, Array]]:
-        pupils, report = pupils_of(system, index, point)
-        array, about_light = light_of(pupils, point.pixel)
-        return jnp.where(report.pop("found") > 0.0, array, jnp.nan), about_light | report
+        pupils, report, spans = pupils_of(system, index, point)
+        count = samples or min(most_samples, _enough_samples(*concrete(spans), size * concrete(point.pixel), bands))
+        array, about_light = light_of(count)(pupils, point.pixel)
+        psf = jnp.where(report.pop("found") > 0.0, array, jnp.nan)
+        return psf, about_light | report | {"samples": jnp.asarray(count)}
 
     return psf
+
+
+def _enough_samples(
+    radius: Float[np.ndarray, " waves"], blur: Float[np.ndarray, "waves 2 2"], window: float, bands: Bands
+) -> int:
+    """Samples that these pupils need in a window of so many mm; for pupils of nothing the fewest."""
+    needed = needed_samples(radius, blur, np.asarray(window), np.asarray(bands.every_nm) * 1e-6)
+    return bucket(float(np.nan_to_num(needed, nan=0.0, posinf=MOST_SAMPLES).max()))
