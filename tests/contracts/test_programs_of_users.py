@@ -127,9 +127,8 @@ def test_a_gradient_through_a_psf() -> None:
         assert float(gradient[k]) == pytest.approx(difference, rel=1e-5), k
 
 
-
 def test_a_gradient_takes_the_samples_that_its_blur_needs() -> None:
-    """As many as a PSF that nobody differentiates; within `jit`, where the blur is not known, all that a window holds."""
+    """As many as a PSF that nobody differentiates; within `jit`, where blurs are unknown, all that a window holds."""
     camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
 
     def loss(depth_m: Float[Array, ""], **options: int) -> tuple[Float[Array, ""], dict[str, Any]]:

@@ -122,7 +122,11 @@ def differentiated_psf(
 
     def psf(system: System, index: Float[Any, "waves media"], point: Points) -> tuple[Array, dict[str, Array]]:
         pupils, report, spans = pupils_of(system, index, point)
-        count = samples or min(most_samples, _enough_samples(*concrete(spans), size * concrete(point.pixel), bands))
+        if samples is None:
+            radius, blur = concrete(spans)
+            count = min(most_samples, _enough_samples(radius, blur, size * concrete(point.pixel), bands))
+        else:
+            count = samples
         array, about_light = light_of(count)(pupils, point.pixel)
         psf = jnp.where(report.pop("found") > 0.0, array, jnp.nan)
         return psf, about_light | report | {"samples": jnp.asarray(count)}
