@@ -1,12 +1,12 @@
 """Pairs without end for a training: the PSFs of a plan's lenses, computed once, over scenes that are new at each step.
 
 A bank is a folder of arrays of one split of a plan: PSFs of some thousand settings (a lens with its pixels, its focus
-and a place in the field) at `RUNGS` depths each, the plan's photographs, outlines and lamps. A setting's rungs stand at
-equal steps of blur radius between two radii, one more stands in the focus; all are moved by what the lens moves the
-focus, as pairs of `synth` are. A scene has one to three surfaces, flat or slanted, one of them where its setting blurs
-most, so that a plan's `blur.weights` are those of the pairs; each step composes, blurs and exposes a whole batch in one
-program (`render.stack_composite`, `photo.isp`), on the device and beside whatever else runs there. What a full
-synthesis has beyond it: curved surfaces, more of them, PSFs at each layer's own depth.
+and a place in the field) at `RUNGS` depths each, the plan's photographs and some cloth, outlines and lamps. A setting's
+rungs stand at equal steps of blur radius between two radii, one more stands in the focus; all are moved by what the
+lens moves the focus, as pairs of `synth` are. A scene has one to three surfaces, flat or slanted, one of them where its
+setting blurs most, so that a plan's `blur.weights` are those of the pairs; each step composes, blurs and exposes a
+whole batch in one program (`render.stack_composite`, `photo.isp`), on the device and beside whatever else runs there.
+What a full synthesis has beyond it: curved surfaces, more of them, PSFs at each layer's own depth.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from ..photo import Noise, SensorColour
 from ..photo.isp import expose, expose_sharp
 from ..render.composite import embedded
 from ..render.stack_composite import composite_stack
+from ..scene.fractal_noise import Grid
 from ..scene.photo_scenes import FINE_OUTLINES, LARGE_OUTLINES, LIGHT_OF_DISPLAY, pixel_grid
 from ..scene.surface_stack import StackLayers, SurfaceStack
-from ..scene.textures import WARM, lamps
+from ..scene.textures import WARM, cloth, lamps
+from ..srgb import to_srgb
 from .layer_psfs import LayerBlur, find_layer_psfs, highest
 from .lens_pool import LensPool, PoolLens
 from .plan import Plan, PlanLike, SplitName, as_plan
@@ -53,6 +55,8 @@ OUTLINE_PX = 320
 LEAST_PX = 288  # a side, of a photograph
 NEAREST_M = 0.3
 REDUCTIONS = (1.0, 0.7)  # sizes of the photographs
+CLOTHS = 10  # pictures of cloth: photographs with sharp regular patterns are rare, and a network takes them for blur
+THREAD_PX = (2.5, 10.0)  # of cloth
 AT_ONCE_PAIRS = 16  # pairs whose layers are in memory together
 ARRAYS = ("psfs", "coc_px", "pixels", "places", "outlines", "lamps")
 
@@ -152,11 +156,13 @@ def make_bank(plan: PlanLike, split: SplitName, settings: SettingPsfs) -> Bank:
         raise DatasetError(f"sources with prefilter_px {numbers}: a bank has one for all of its photographs")
     with ThreadPoolExecutor() as threads:
         textures = threads.map(lambda file: _reduced(quantise(read_picture(file)[0], 8), prefilter_px), files)
+        cloths = threads.map(lambda k: _reduced(_cloth((plan.seed, k)), prefilter_px), range(CLOTHS))
         shapes = threads.map(_outline, [(plan.seed, k) for k in range(384)])
         glows = threads.map(_lamps, [(plan.seed, k) for k in range(48)])
         pictures = [picture for several in textures for picture in several]
     if not pictures:
         raise DatasetError(f"of {len(files)} photographs none has {LEAST_PX} pixels a side", file=files[0].parent)
+    pictures += [picture for several in cloths for picture in several]
     starts = np.cumsum([0, *(p.shape[0] * p.shape[1] for p in pictures)])
     places = np.array([[start, *p.shape[:2]] for start, p in zip(starts, pictures, strict=False)], np.int32)
     pixels = np.concatenate([p.reshape(-1, 3) for p in pictures])
@@ -223,6 +229,19 @@ def _reduced(picture: UInt8[np.ndarray, "rows cols 3"], prefilter_px: float) -> 
             own = ndimage.gaussian_filter(own.astype(np.float32), (prefilter_px, prefilter_px, 0.0)).round()
         sizes.append(own.astype(np.uint8))
     return sizes
+
+
+def _cloth(name: tuple[int, int]) -> UInt8[np.ndarray, "rows cols 3"]:
+    """Tartan of random colours, stripes and threads, in display values."""
+    seed, number = name
+    random = np.random.default_rng(seed_for(seed, "cloth", number))
+    thread_m, side = 0.004, math.ceil(LEAST_PX / min(REDUCTIONS)) + 1
+    pitch_m = thread_m / random.uniform(*THREAD_PX)
+    at = pitch_m * np.arange(side)
+    codes = [f"{code:06x}" for code in random.integers(0, 2**24, int(random.integers(2, 5)))]
+    stripe_m = thread_m * random.uniform(3.0, 14.0)
+    light = cloth(Grid(at, -at, int(random.integers(2**31))), codes, stripe_m, thread_m=thread_m)
+    return quantise(to_srgb(np.clip(light, 0.0, 1.0)), 8)
 
 
 def _outline(name: tuple[int, int]) -> UInt8[np.ndarray, "rows cols"]:
