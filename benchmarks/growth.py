@@ -422,11 +422,11 @@ def markdown(result: dict[str, Any]) -> str:
     keys = ("exponent", "cpu_exponent", "exponent_of_work", "cpu_exponent_of_work")
     for name, table in result["tables"].items():
         numbers = (f"{table[key]:.2f}" if key in table else "" for key in keys)
-        ends = f"{table['rows'][0]['n']:,}, {table['rows'][-1]['n']:,}"
+        ends = f"{table['rows'][0]['n']:,}, {table['rows'][-1]['n']:,}" if table["rows"] else ""
         lines.append(f"| {TABLES[name].title} | {ends} | " + " | ".join(numbers) + " |")
     for name, table in result["tables"].items():
         kind = TABLES[name]
-        extra = [key for key in table["rows"][0] if key not in PLAIN]
+        extra = [key for row in table["rows"][:1] for key in row if key not in PLAIN]
         lines += ["", f"## {kind.title}", ""]
         lines += [f"{_about(kind)} Load before: {table['load_before']:.1f}.", ""]
         heads = (kind.axis, "seconds", "CPU s", f"ms per {kind.item}", "peak memory, MB", "first call, s", *extra)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +24,7 @@ from defocus.synth.plan import make_plan
 from defocus.synth.run import run_plan
 
 from .conftest import contents
-from .counting import Counter
+from .counting import CountedStart, Counter
 
 # Ray leaves sockets and files to the garbage collector, and forks.
 pytestmark = [
@@ -94,6 +95,23 @@ def test_workers_are_kept_between_passes(engine: Engine, tmp_path: Path) -> None
     devices = sorted(path.read_text() for path in tmp_path.glob("worker-*"))
     here = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     assert devices == (["0", "1"] if isinstance(engine, RayEngine) else [here, here])
+
+
+def test_what_workers_start_with_is_pickled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for those that take the places of lost ones; and no trace of it is left."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(CountedStart, "pickled", 0)
+    for folder in ("temporary", "workers"):
+        (tmp_path / folder).mkdir()
+    engine = LocalEngine(3)
+    done = dict(engine.run(CountedStart(str(tmp_path / "workers")), iter([1, 2, "die once", 3, 4, 5])))
+    assert done == {1: 1, 2: 4, "die once": 0, 3: 9, 4: 16, 5: 25}
+    assert len(list((tmp_path / "workers").glob("worker-*"))) > 1
+    assert CountedStart.pickled == 1
+    assert list((tmp_path / "temporary").iterdir()) != []
+    engine.close()
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_cluster_of_this_machine_is_closed_to_others(cluster: Any) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from . import Engine, Start, TaskWorker, leave_room
@@ -49,11 +52,14 @@ class LocalEngine(Engine):
 class _Processes:
     """A pool of processes. One that dies takes the pool with it: another is made, and dispatching tries again.
 
-    Processes end when the leader closes its end of a pipe, or dies.
+    Processes end when the leader closes its end of a pipe, or dies. What they start with is a file: in the arguments of
+    a process it would have to be read, megabytes of lenses, before the next one is begun.
     """
 
     def __init__(self, start: Start, workers: int) -> None:
-        self._start, self._workers = start, workers
+        self._folder = TemporaryDirectory(prefix="defocus-")
+        self._start, self._workers = Path(self._folder.name) / "start.pickle", workers
+        self._start.write_bytes(pickle.dumps(start))
         self.room = workers + 1  # one is on its way while its worker ends the one before
         self._pool, self._leash = self._begin_pool()
 
@@ -66,21 +72,25 @@ class _Processes:
         try:
             return self._pool.submit(_do, task)
         except BrokenProcessPool:
-            self.close()
+            self._end_pool()
             self._pool, self._leash = self._begin_pool()
             return self._pool.submit(_do, task)
 
     def close(self) -> None:
+        self._end_pool()
+        self._folder.cleanup()
+
+    def _end_pool(self) -> None:
         self._leash.close()
         self._pool.shutdown(cancel_futures=True)
 
 
-def _begin_process(start: Start, end: Connection) -> None:
+def _begin_process(start: Path, end: Connection) -> None:
     global _start  # noqa: PLW0603
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader decides
     leave_room()
     threading.Thread(target=_end_with_leader, args=(end,), daemon=True).start()
-    _start = start
+    _start = pickle.loads(start.read_bytes())
 
 
 def _end_with_leader(end: Connection) -> None:
