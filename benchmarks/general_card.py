@@ -22,12 +22,12 @@ COMMAND = "python benchmarks/general_training.py all WORK --minutes M"
 
 
 def earlier_training(weights: Path) -> dict[str, Any]:
-    """What weights have been trained, by the card beside them."""
+    """How weights have been trained, and on what bank, by the card beside them."""
     file = weights.with_suffix(".json")
     card = json.loads(file.read_text()) if file.is_file() else {}
     if card.get("sha256") != file_sum(weights):
         sys.exit(f"{file}: no card of these weights: how long they have been trained is to be known")
-    return {"sha256": card["sha256"], **{key: card["training"][key] for key in ("steps", "batch", "crop", "seconds")}}
+    return {key: card[key] for key in ("sha256", "bank")} | card["training"]
 
 
 def write_card(arguments: argparse.Namespace) -> None:
@@ -68,12 +68,13 @@ def write_card(arguments: argparse.Namespace) -> None:
         f"{training['steps']:,} steps of {training['batch']} crops of {training['crop']} pixels, each crop a scene of "
         f"its own, through {bank['psfs']:,} PSFs of {bank['settings']:,} settings of {card['lenses']['train']} lenses; "
         f"{training['seconds'] / 60:.0f} minutes on one {reports['train']['device']}. `{COMMAND}` makes such weights "
-        "again; the photographs are those below, 70 % of them for training."
+        "again; the photographs are those below, 70 % of them for training, beside cloth that the bank draws."
     )
     if start:
         about += (
             f" The last {reports['train']['steps']:,} steps are a training of their own, which began with the weights "
-            f"of those before (`train WORK --minutes M --start WEIGHTS`), SHA-256 {start['sha256']}."
+            f"of those before (`train WORK --minutes M --start WEIGHTS`), SHA-256 {start['sha256']}; those saw "
+            f"{start['bank']['settings']:,} settings."
         )
     text = [
         "# The network `general`", "", f"SHA-256 {card['sha256']}.", "", LIMITS, "", about, "",
