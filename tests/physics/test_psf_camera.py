@@ -75,6 +75,15 @@ def test_points_per_pixel_are_enough(summicron: Lens) -> None:
     assert abs(psf.report["energy_outside"] - finer.report["energy_outside"]) < 1e-3
 
 
+def test_samples_near_the_rim_count_as_much_as_they_should() -> None:
+    """Counted by the parts that the rim leaves of their cells, so many samples would be off by 9e-4."""
+    camera = Camera(load_lens("zeiss-tessar-50-f3.5"), focus_m=2.0)
+    some, many = (
+        camera.psf(3.0, (0.3, 0.4), size=48, bands="d", supersample=5, samples=samples).array for samples in (640, 2048)
+    )
+    assert np.abs(some - many).sum() < 5e-4
+
+
 def test_an_iris_has_corners(summicron: Lens) -> None:
     """Foreground blur shows the polygon upright, background blur turned by 180°; its area is the round stop's."""
     blades = Blades(5, rotation_deg=90.0)
@@ -118,9 +127,11 @@ def test_a_narrow_pupil_has_the_same_psf_at_every_azimuth() -> None:
     for psf, report in zip(batch.psf[:, 0], batch.reports, strict=True):
         assert report["status"] == "ok", report
         assert -0.03 < report["energy_outside"] < 0.03
-        mean = np.array([(psf * k).sum(), (psf * k[:, None]).sum()])
+        own = psf * (np.hypot(k, k[:, None]) < 15.0)  # corners hold more of a slanted one's faint ends
+        own /= own.sum()
+        mean = np.array([(own * k).sum(), (own * k[:, None]).sum()])
         offset = np.stack(np.meshgrid(k - mean[0], k - mean[1]))
-        lengths.append(np.linalg.eigvalsh(np.einsum("iyx,jyx,yx->ij", offset, offset, psf)))
+        lengths.append(np.linalg.eigvalsh(np.einsum("iyx,jyx,yx->ij", offset, offset, own)))
     assert np.array(lengths) == pytest.approx(np.tile(lengths[0], (3, 1)), rel=0.03)
     assert lengths[0][1] > 4.0 * lengths[0][0]
 

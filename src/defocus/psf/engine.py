@@ -70,7 +70,7 @@ WORST_RESIDUAL = 0.07  # waves RMS: Maréchal's limit, at which a perfect lens l
 MOST_POINTS = 2**15  # across a window: 8 GiB of light waves
 FRINGE_PX = 1.0 / 12.0  # finest fringes, in pixels, of coarse PSFs
 COARSE_POINTS = 19  # per pixel and axis: 1.5 for each of those
-COARSE_RIM = 18.0  # in place of `sampling.RIM`: an error near 2e-3, of PSFs that are 0.03 from the exact ones
+COARSE_RIM = 12.5  # in place of `sampling.RIM`: an error near 2e-3, of PSFs that are 0.03 from the exact ones
 RAY_ERROR = 0.01  # relative L1, as it is estimated, up to which a PSF is that of its rays
 LARGEST_ERROR = 2.0  # of two PSFs that have no pixel in common
 

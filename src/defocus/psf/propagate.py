@@ -53,16 +53,17 @@ def matrix_dft(
 def _product(
     a: Complex[Array, "rows inner"], b: Complex[Array, "inner columns"], precision: str
 ) -> Complex[Array, "rows columns"]:
-    """The matrix product; on a processor by four real ones, which together are three times as fast as a complex one.
+    """The matrix product; on a processor by three real ones, which together are four times as fast as a complex one.
 
-    The barrier keeps the compiler from computing what is multiplied once for each of the four.
+    The barrier keeps the compiler from computing what is multiplied once for each of the three.
     """
     if jax.default_backend() != "cpu":
         return jnp.matmul(a, b, precision=precision)
-    ar, ai, br, bi = jax.lax.optimization_barrier(  # type: ignore[no-untyped-call]
-        (a.real, a.imag, b.real, b.imag)
+    real, imaginary, both, low, difference, total = jax.lax.optimization_barrier(  # type: ignore[no-untyped-call]
+        (a.real, a.imag, a.real + a.imag, b.real, b.imag - b.real, b.real + b.imag)
     )
-    return jax.lax.complex(ar @ br - ai @ bi, ar @ bi + ai @ br)
+    shared = both @ low
+    return jax.lax.complex(shared - imaginary @ total, shared + real @ difference)
 
 
 def chirp_z(

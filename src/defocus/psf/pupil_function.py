@@ -1,8 +1,8 @@
 """The pupil function on a grid of direction cosines, ready to be summed.
 
 The grid is aligned with the photograph: the wavefront's meridian is turned to the field's azimuth. Phase and amplitude
-come from tensor Chebyshev coefficients by two small matrix products each; the mask from the traced rim, with the
-fraction of each cell that lies inside, never hard edges.
+come from tensor Chebyshev coefficients by two small matrix products each; the mask from the traced rim, with weights
+of the cells that it cuts, never hard edges.
 """
 
 from __future__ import annotations
@@ -128,16 +128,16 @@ def sample_pupil(
 ) -> tuple[Complex[Array, "samples samples"], Float[Array, ""], Float[Array, ""]]:
     """A(s) exp(2πi W(s) / λ) on samples × samples cells, rows along +y, zero outside the pupil; Σ A² and Σ A over it.
 
-    A cell on the rim counts in Σ A² by the part that lies inside, not by its square as its amplitude would have it.
+    A cell on the rim counts in Σ A² as it does in the sum of waves, not by its square as its amplitude would have it.
     With a number of `rows` (a divisor of the samples), a gradient samples so many of them again at a time on its way
     back, which stay in the cache; else it keeps 45 arrays of samples × samples numbers.
     """
     columns = grid_axis(samples).astype(dtype)
 
     def part(own: Float[Array, " rows"]) -> tuple[Complex[Array, "rows samples"], Float[Array, ""], Float[Array, ""]]:
-        wave, amplitude, mask = _on_rows(pupil, own, columns, samples, unit_normals=rows is None)
+        wave, amplitude, rim = _on_rows(pupil, own, columns, unit_normals=rows is None)
         angle = 2.0 * jnp.pi * (wave - jnp.round(wave))
-        field = amplitude * mask
+        field = amplitude * _wave_weight(pupil, rim, columns, samples)
         energy, total = jnp.sum(amplitude * field, dtype=jnp.float64), jnp.sum(field, dtype=jnp.float64)
         cosine, sine = _cosine_and_sine(angle)
         return jax.lax.complex(field * cosine, field * sine), energy, total
@@ -165,22 +165,21 @@ def pupil_mask(
 ) -> tuple[Float[Array, "samples samples"], Float[Array, "samples samples"], Float[Array, "samples samples"]]:
     """W in waves, A, and the part of each cell inside the pupil; rows along +y."""
     g = grid_axis(samples).astype(dtype)
-    return _on_rows(pupil, g, g, samples)
+    wave, amplitude, rim = _on_rows(pupil, g, g)
+    return wave, amplitude, inside_part(pupil, rim, g, samples)
 
 
 def _on_rows(
     pupil: PupilFunction,
     rows: Float[Array, " rows"],
     columns: Float[Array, " samples"],
-    samples: int,
     *,
     unit_normals: bool = True,
-) -> tuple[Float[Array, "rows samples"], Float[Array, "rows samples"], Float[Array, "rows samples"]]:
-    """`pupil_mask` of cells around some of its `rows`."""
+) -> tuple[Float[Array, "rows samples"], Float[Array, "rows samples"], RimDistance]:
+    """W in waves, A, and the rim, of cells around some of the `rows`."""
     wave = on_grid(pupil.phase, rows, columns, DEGREE)
     amplitude = on_grid(pupil.amplitude, rows, columns, AMPLITUDE_DEGREE)
-    rim = rim_of(pupil, rows, columns, unit_normals=unit_normals)
-    return wave, amplitude, inside_part(pupil, rim, columns, samples)
+    return wave, amplitude, rim_of(pupil, rows, columns, unit_normals=unit_normals)
 
 
 def on_grid(
@@ -253,11 +252,38 @@ def inside_part(
     pupil: PupilFunction, rim: RimDistance, columns: Float[Array, " columns"], samples: int
 ) -> Float[Array, "rows columns"]:
     """The part of each cell that lies inside the rim, from the signed distance to it; `samples` across the pupil."""
+    distance, half = _in_cells(pupil, rim, columns, samples)
+    return _covered(distance) * half
+
+
+def _wave_weight(
+    pupil: PupilFunction, rim: RimDistance, columns: Float[Array, " columns"], samples: int
+) -> Float[Array, "rows columns"]:
+    """What each cell counts in a sum of waves, where all of it shines from its middle.
+
+    The parts inside are the pupil blurred by a cell: waves from the rim get weaker with the distance from where its
+    rays land, by sinc. Less a 24th of their second difference they have the pupil's second moments; a cell within the
+    rim then counts by up to 1/24 too much, one beyond it by as much less than nothing. Where the lens is parted, along
+    a line of cells, the parts themselves are nearer to the truth: waves from there reach beyond the replicas.
+    """
+    distance, half = _in_cells(pupil, rim, columns, samples)
+    covered = _covered(distance)
+    change = _covered(distance + 1.0) - 2.0 * covered + _covered(distance - 1.0)
+    return (covered - change / 24.0) * half
+
+
+def _in_cells(
+    pupil: PupilFunction, rim: RimDistance, columns: Float[Array, " columns"], samples: int
+) -> tuple[Float[Array, "rows columns"], Float[Array, "*columns"]]:
+    """How many cells each one lies inside the rim, and its part in the half of the lens whose light it is."""
     dtype = columns.dtype
     half = pupil.half.astype(dtype)
     cell = (jnp.abs(rim.normal_x) * half[0] + jnp.abs(rim.normal_y) * half[1]) * (2.0 / samples)
-    mask = jnp.clip(0.5 + rim.inside / cell, 0.0, 1.0)
     side = pupil.side.astype(dtype)
     from_split = (pupil.centre[0] - pupil.split).astype(dtype) + half[0] * columns
-    part = jnp.clip(0.5 + side * from_split * (samples / 2.0) / half[0], 0.0, 1.0)
-    return mask * jnp.where(side == 0.0, 1.0, part)
+    part = _covered(side * from_split * (samples / 2.0) / half[0])
+    return rim.inside / cell, jnp.where(side == 0.0, 1.0, part)
+
+
+def _covered(distance: Float[Array, "*any"]) -> Float[Array, "*any"]:
+    return jnp.clip(0.5 + distance, 0.0, 1.0)
