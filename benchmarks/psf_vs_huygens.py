@@ -1,12 +1,14 @@
 """PSFs against the ray-exact Huygens sum: lenses × fields × blur sizes, pixel-integrated on both sides.
 
     python benchmarks/psf_vs_huygens.py [LENSES] [--paper] [--beyond] [--drawn] [--out FOLDER] [--quick]
+    python benchmarks/psf_vs_huygens.py [LENSES] --samples [--out FOLDER]
     python benchmarks/psf_vs_huygens.py --figure FILE.png [--out FOLDER]
 
 Also doubles the number of samples; with --paper, compares the paper's own PSF as well (its exit-pupil sphere, fitted
 clipping and constant amplitude). Points are nearer than the focus; with --beyond, farther. Sums over whole windows want
 a GPU; with --drawn, a processor sums over pixels that are drawn at random, brighter ones more often, until the distance
-is known to a tenth. The second form draws the worst cases of a run over whole windows.
+is known to a tenth. The second form compares with nothing but many more samples, and takes a minute; the third draws
+the worst cases of a run over whole windows.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ BEYOND_PX = (2.0, 8.0)
 SIZE, SUPERSAMPLE, RAYS = amount((64, 5, None), quick=(SMALL_PSF["size"], 5, 32))
 BANDS = parse_bands("d")
 DRAWN, MOST_DRAWN = amount((32, 2048), quick=(8, 8))  # pixels at a time and at most
+FINE = amount(2048, quick=256)  # samples at least, of what --samples compares with
 ERROR, ERRORS = 0.1, (2e-4, 1e-3)  # standard error at which no more are drawn: in parts of the distance, within limits
 
 
@@ -99,10 +102,12 @@ def drawn_distance(requests: Requests, row: int, ours: np.ndarray, outside: floa
             return {name: float(v) for name, v in numbers.items()} | {"rays": report["samples"]}
 
 
-def compare(out: Path, options: argparse.Namespace, circles: tuple[float, ...], stem: str) -> None:
-    """Compare every case, writing the report after each lens."""
+def find_cases(
+    count: int, circles: tuple[float, ...]
+) -> tuple[list[tuple[str, Camera, float, float, float]], Requests]:
+    """Lens, camera, field, circle of confusion in pixels and depth in metres of every case, and their requests."""
     cases: list[tuple[str, Camera, float, float, float]] = []
-    for name, lens in choose(options.lenses):
+    for name, lens in choose(count):
         camera = Camera(lens)
         data = camera.first_order
         focus = 40.0 * float(data.focal_length)
@@ -113,6 +118,37 @@ def compare(out: Path, options: argparse.Namespace, circles: tuple[float, ...], 
             if 0.0 < depth < float("inf"):  # a circle that is too large lies beyond infinity
                 cases += [(name, camera, field, coc, depth * 1e-3) for field in FIELDS]
     requests = make_requests([c[1] for c in cases], [c[4] for c in cases], [(0.0, c[2]) for c in cases])
+    return cases, requests
+
+
+def compare_samples(out: Path, options: argparse.Namespace, circles: tuple[float, ...]) -> None:
+    """What the number of samples leaves: against 2048 of them, or twice as many where that is more."""
+    cases, requests = find_cases(options.lenses, circles)
+    traced = TracedRequests(requests, BANDS)
+    ours = traced.psfs(SIZE, PsfOptions(supersample=SUPERSAMPLE))
+    counts = {i: int(report["samples"]) for i, report in enumerate(ours.reports) if report["status"] == "ok"}
+    distance: dict[int, float] = {}
+    for fine in sorted({max(FINE, 2 * count) for count in counts.values()}):
+        members = [i for i, count in counts.items() if max(FINE, 2 * count) == fine]
+        exact = traced.psfs(SIZE, PsfOptions(samples=fine, supersample=SUPERSAMPLE), members).psf
+        distance |= {i: float(np.abs(ours.psf[i, 0] - own[0]).sum()) for i, own in zip(members, exact, strict=True)}
+    rows = [{"lens": cases[i][0], "field": cases[i][2], "coc_px": cases[i][3], "samples": counts[i],
+             "relative_l1": distance[i]} for i in counts]  # fmt: skip
+    values, work = list(distance.values()), sum(count**2 for count in counts.values()) / len(counts)
+    numbers = (np.median(values), np.percentile(values, 95), max(values))
+    text = [
+        "# What the number of samples across the pupil leaves of the error", "",
+        f"{len(rows)} PSFs of {SIZE} × {SIZE} pixels, d line, {SUPERSAMPLE} points per pixel, the cases of "
+        f"psf_vs_huygens.md: relative L1 to {FINE} samples or twice as many. Samples squared are the work: {work:,.0f} "
+        "on average.", "", "| median | 95 % | worst |", "| --- | --- | --- |",
+        "| " + " | ".join(f"{number:.1e}" for number in numbers) + " |",
+    ]  # fmt: skip
+    write_report(out, "psf_samples", {"machine": machine(), "size": SIZE, "rows": rows}, "\n".join(text) + "\n")
+
+
+def compare(out: Path, options: argparse.Namespace, circles: tuple[float, ...], stem: str) -> None:
+    """Compare every case, writing the report after each lens."""
+    cases, requests = find_cases(options.lenses, circles)
     start = time.perf_counter()
     traced = TracedRequests(requests, BANDS)
     ours = traced.psfs(SIZE, PsfOptions(supersample=SUPERSAMPLE))
@@ -229,11 +265,15 @@ def main() -> None:
     parser.add_argument("--paper", action="store_true")
     parser.add_argument("--beyond", action="store_true")
     parser.add_argument("--drawn", action="store_true")
+    parser.add_argument("--samples", action="store_true")
     parser.add_argument("--figure", type=Path)
     options = read_arguments(parser)
     if options.figure is None or options.quick:
         circles, stem = (BEYOND_PX, "psf_vs_huygens_beyond") if options.beyond else (COC_PX, "psf_vs_huygens")
-        compare(options.out, options, circles, f"{stem}_drawn" if options.drawn else stem)
+        if options.samples or options.quick:
+            compare_samples(options.out, options, circles)
+        if not options.samples:
+            compare(options.out, options, circles, f"{stem}_drawn" if options.drawn else stem)
     if options.figure is not None:
         figure(options.out, options.figure)
 
