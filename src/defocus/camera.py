@@ -424,14 +424,14 @@ class Camera(eqx.Module):
             if known is None or depth is None:
                 raise DefocusError("within jax.jit or jax.vmap the window is part of the program: give a size")
             size = window_for(known.circle_of_confusion_px(depth))
-        most_samples = options.samples
-        if most_samples is None:
+        samples = options.samples
+        if samples is None:
             pitch = concrete(self.pixel_um)
             if pitch is None:
                 raise DefocusError("with pixels that jax.jit or jax.vmap knows only later, give samples=")
             data = _first_order(PackedLens.of(self.lens)) if known is None else known.first_order
             window = size * float(pitch) * 1e-3
-            most_samples = bucket(window_samples(float(data.na), window, min(bands.every_nm) * 1e-6))
+            samples = bucket(window_samples(float(data.na), window, min(bands.every_nm) * 1e-6))
         # In numpy where nothing is traced: each operation of JAX outside a program is a program of its own.
         xp: Any = jnp if is_traced(field) else np
         x, y = as_array(field[0]), as_array(field[1])
@@ -451,10 +451,10 @@ class Camera(eqx.Module):
         }  # fmt: skip
         lens = _without_zero_terms(self.optics.system), self.optics.indices(bands.every_nm)
         if known is not None and concrete((depth_m, field)) is not None:
-            psf = differentiated_psf(samples=options.samples, most_samples=most_samples, **facts)
+            psf = differentiated_psf(samples=options.samples, most_samples=samples, **facts)
             array, report = psf(*lens, point)
         else:
-            array, report = point_psf(*lens, point, samples=most_samples, **facts)
+            array, report = point_psf(*lens, point, samples=samples, **facts)
         return Psf(array, bands, self.pixel_um, report)
 
 

@@ -36,12 +36,13 @@ class Counter:
 
 
 class CountedStart:
-    """A function that starts a `Counter`, and knows how often it was pickled by this process."""
+    """A function that starts a `Counter`, too large for the buffer of a pipe, and knows how often this process pickled
+    it."""
 
     pickled = 0
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._folder, self._ballast = folder, bytes(2**20)
 
     def __call__(self) -> Counter:
         return Counter(self._folder)

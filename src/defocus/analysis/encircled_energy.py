@@ -25,7 +25,7 @@ from ..stored_program import stored_program
 CELLS = 201  # across the window; odd: one in the middle
 POINTS = 64  # across the five brightest
 SAMPLES = (256, 384, 512, 768, 1024, 1536, 2048)  # across the pupil
-RIM = 26.0  # as of `needed_samples`; against 1536 samples light in a circle is off by 8e-3 at most, 7e-4 in the median
+RIM = 26.0  # as of `needed_samples`; against 1536 samples light in a circle was off by 8e-3 at most (median 7e-4)
 RINGS = 6.0  # Airy radii around the rays
 
 

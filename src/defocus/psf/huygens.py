@@ -47,6 +47,7 @@ WAVELETS_AT_ONCE = 4096  # summed together
 MOST_RAYS = 4096  # across the pupil
 MARGIN = 1.25  # rays over the samples of the fast way
 RIM = 36.0  # as of `needed_samples`: here a patch that the rim cuts counts by its part inside
+REPLICAS = 0.15  # its margin
 
 
 class Patches(eqx.Module):
@@ -89,7 +90,7 @@ def sphere_patches(
     if refusal := light_refusal(one_row, 0):
         raise TraceError(f"{packed.lens.name}: {refusal}")
     window = jnp.asarray(points.pixel[0]) * size
-    needed = float(jnp.max(needed_samples(fitted.radius, fitted.blur, window, fitted.wavelength, RIM)))
+    needed = float(jnp.max(needed_samples(fitted.radius, fitted.blur, window, fitted.wavelength, RIM, REPLICAS)))
     rays = min(bucket(MARGIN * needed), MOST_RAYS) if rays is None else rays
     waves = bands.every_nm
     patches = []

@@ -17,6 +17,8 @@ from jaxtyping import Array, Complex, Float
 from ..optics.wavefront import AMPLITUDE_DEGREE, DEGREE, TABLE, Wavefront
 from ..optics.zernike import basis, chebyshev, chebyshev_nodes, to_chebyshev
 
+BORDER = 1.006  # of the rectangle beyond the rim, whose waves need cells outside: 1.5 of them where 500 are across
+
 # atan(t) / t as a polynomial in t² for t from 0 to 1, highest power first: a least-squares fit, off by 7e-9.
 ARC_TANGENT = (
     0.00239814, -0.01415235, 0.03934541, -0.07194385, 0.10477539, -0.14154806, 0.19984885, -0.33332524, 0.99999987,
@@ -64,7 +66,7 @@ def turn(wavefront: Wavefront, azimuth: Float[Array, ""], side: Float[Array, ""]
     pupil_centre = _to_photograph(wavefront.centre[0], wavefront.centre[1], meridian)
     x, y = _rim_points(wavefront.rim, pupil_centre, meridian)
     low, high = jnp.stack([jnp.min(x), jnp.min(y)]), jnp.stack([jnp.max(x), jnp.max(y)])
-    centre, half = (low + high) / 2.0, (high - low) / 2.0 * 1.0001
+    centre, half = (low + high) / 2.0, (high - low) / 2.0 * BORDER
 
     def change(coefficients: Float[Array, " modes"], degree: int) -> Float[Array, "orders orders"]:
         u, v = chebyshev_nodes(degree)

@@ -51,7 +51,7 @@ def point_psf(
         pupils, point.pixel, bands=bands, samples=samples, size=size, supersample=supersample, side=side, dtype=dtype
     )
     psf = jnp.where(report.pop("found") > 0.0, psf, jnp.nan)
-    return psf, about_light | report | {"samples": jnp.asarray(samples)}
+    return psf, about_light | report | {"samples": jnp.asarray(float(samples))}
 
 
 def _point_pupils(
@@ -129,7 +129,7 @@ def differentiated_psf(
             count = samples
         array, about_light = light_of(count)(pupils, point.pixel)
         psf = jnp.where(report.pop("found") > 0.0, array, jnp.nan)
-        return psf, about_light | report | {"samples": jnp.asarray(count)}
+        return psf, about_light | report | {"samples": jnp.asarray(float(count))}
 
     return psf
 

@@ -180,7 +180,7 @@ def _tidy_up(lead: Lead, engine: Engine) -> None:
 
 def _compile_ahead(plan: Plan, engine: Engine, ledger: Ledger) -> Future[None]:
     """Begin to compile where this process works and there is something to make: lenses are surveyed meanwhile. Other
-    workers do so themselves."""
+    workers do so themselves, while candidates are drawn."""
     planned = sum(plan.split(split).pairs for split in plan.splits)
     if not engine.in_process or ledger.counts().get("done", 0) >= planned:
         nothing: Future[None] = Future()

@@ -13,10 +13,8 @@ import signal
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from . import Engine, Start, TaskWorker, leave_room
@@ -52,45 +50,52 @@ class LocalEngine(Engine):
 class _Processes:
     """A pool of processes. One that dies takes the pool with it: another is made, and dispatching tries again.
 
-    Processes end when the leader closes its end of a pipe, or dies. What they start with is a file: in the arguments of
-    a process it would have to be read, megabytes of lenses, before the next one is begun.
+    Processes end when the leader closes its end of a pipe, or dies. What they start with comes through another pipe: in
+    the arguments of a process it would have to be read, megabytes of lenses, before the next one is begun.
     """
 
     def __init__(self, start: Start, workers: int) -> None:
-        self._folder = TemporaryDirectory(prefix="defocus-")
-        self._start, self._workers = Path(self._folder.name) / "start.pickle", workers
-        self._start.write_bytes(pickle.dumps(start))
+        self._start, self._workers = pickle.dumps(start), workers
         self.room = workers + 1  # one is on its way while its worker ends the one before
-        self._pool, self._leash = self._begin_pool()
+        self._begin_pool()
 
-    def _begin_pool(self) -> tuple[ProcessPoolExecutor, Connection]:
+    def _begin_pool(self) -> None:
         context = multiprocessing.get_context("spawn")
-        end, leash = context.Pipe(duplex=False)
-        return ProcessPoolExecutor(self._workers, context, _begin_process, (self._start, end)), leash
+        end, self._leash = context.Pipe(duplex=False)
+        self._orders, desk = context.Pipe(duplex=False)
+        threading.Thread(target=_hand_out, args=(desk, self._start, self._workers), daemon=True).start()
+        own = (self._orders, context.Lock(), end)
+        self._pool = ProcessPoolExecutor(self._workers, context, _begin_process, own)
 
     def begin(self, task: Any) -> Future[Any]:
         try:
             return self._pool.submit(_do, task)
         except BrokenProcessPool:
-            self._end_pool()
-            self._pool, self._leash = self._begin_pool()
+            self.close()
+            self._begin_pool()
             return self._pool.submit(_do, task)
 
     def close(self) -> None:
-        self._end_pool()
-        self._folder.cleanup()
-
-    def _end_pool(self) -> None:
         self._leash.close()
         self._pool.shutdown(cancel_futures=True)
+        self._orders.close()  # nobody reads any more, and whoever hands out ends
 
 
-def _begin_process(start: Path, end: Connection) -> None:
+def _hand_out(desk: Connection, order: bytes, copies: int) -> None:
+    with desk, suppress(OSError):
+        for _ in range(copies):
+            desk.send_bytes(order)
+
+
+def _begin_process(orders: Connection, turn: AbstractContextManager[Any], end: Connection) -> None:
     global _start  # noqa: PLW0603
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leader decides
     leave_room()
     threading.Thread(target=_end_with_leader, args=(end,), daemon=True).start()
-    _start = pickle.loads(start.read_bytes())
+    with turn:
+        order = orders.recv_bytes()
+    orders.close()
+    _start = pickle.loads(order)
 
 
 def _end_with_leader(end: Connection) -> None:
