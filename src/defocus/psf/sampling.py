@@ -9,7 +9,7 @@ the pupil's span 2h = N Δs,
 The rim wants more: a cell that it cuts shines from its centre, not from the part inside. With the weights of
 `pupil_function` that costs about 0.34 N₀ / N² in relative L1 (0.7 where cells count by their parts), where N₀ is the
 number above: less light crosses the rim of a larger blur. Hence at least N = 25 √N₀, which keeps the error near 5e-4,
-and below 1e-3 where the rim is straight.
+and near 1e-3 where blades make the rim straight.
 
 The paper's bound comes from the defocus alone: N_inf = 4 NA² / √(1 − NA²) · |z| / λ, and it takes 2 N_inf.
 """
