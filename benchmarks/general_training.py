@@ -210,7 +210,7 @@ def make_psf_bank(arguments: argparse.Namespace) -> None:
     files = sorted(psf_folder(arguments, data).glob("*.npz"))
     bank = make_bank(plan_of(data, TRAIN_BLUR), "train", SettingPsfs.load(files))
     facts = {"settings": len(bank.psfs), "psfs": bank.psfs.shape[0] * bank.psfs.shape[1], "machine": machine(),
-             "photographs": len(bank.places), "seconds": time.perf_counter() - begin}  # fmt: skip
+             "pictures": len(bank.places), "seconds": time.perf_counter() - begin}  # fmt: skip
     bank.save(bank_folder(arguments), facts)
     (arguments.out / "general_bank.json").write_text(json.dumps(facts, indent=1) + "\n")
     show_batch(*bank_batch(bank, 1, count=16, crop=amount(192, quick=32)), arguments.out / "general_bank.jpg")

@@ -1,11 +1,13 @@
-"""Pairs of a few pixels and settings of a training of a second, for its tests."""
+"""Pairs of a few pixels and settings of a training of a second, for its tests; and what it leaves."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.ndimage import gaussian_filter
 
 from defocus.errors import ConfigError
@@ -13,6 +15,7 @@ from defocus.files.pictures import quantise
 from defocus.files.png import png_bytes
 from defocus.files.settings import validated
 from defocus.restore.config import TrainConfig, merged
+from defocus.restore.models.checkpoints import read_weights
 
 
 def write_pairs(
@@ -65,3 +68,16 @@ def settings(folder: Path | None = None, **changes: Any) -> TrainConfig:
     if folder is not None:
         table = merged(table, {"data": {"folders": [str(folder)]}})
     return validated(TrainConfig, table, ConfigError)
+
+
+def weights(file: Path | None) -> dict[str, torch.Tensor]:
+    assert file is not None
+    return read_weights(file)[2]
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(file.read_text().splitlines()))

@@ -53,8 +53,8 @@ def matrix_dft(
 def _product(
     a: Complex[Array, "rows inner"], b: Complex[Array, "inner columns"], precision: str
 ) -> Complex[Array, "rows columns"]:
-    """The matrix product; on a processor by three real ones, which together are four times as fast as a complex one,
-    and round a few times as coarsely.
+    """The matrix product; on a processor by three real ones, which together take half the time of a complex one and
+    round a few times as coarsely.
 
     The barrier keeps the compiler from computing what is multiplied once for each of the three.
     """
